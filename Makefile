@@ -1,0 +1,42 @@
+# make demo and make test need Python 3.11 or newer and pip, nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow docs lint clean
+
+demo: .venv/runtime.stamp
+	$(BIN)/falconcal run digits --out runs/digits
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2
+
+test-slow: .venv/development.stamp
+	$(BIN)/python -m pytest -m slow
+
+docs: .venv/development.stamp
+	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
+lint: .venv/development.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache
+
+.venv/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "falconcal needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/runtime.stamp: .venv/python.stamp pyproject.toml constraints.txt
+	@echo "Installing falconcal into .venv (a minute or two the first time) ..."
+	$(INSTALL) --editable .
+	@touch $@
+
+.venv/development.stamp: .venv/python.stamp pyproject.toml constraints.txt
+	@echo "Installing falconcal and the development tools into .venv (a minute or two the first time) ..."
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ .venv/runtime.stamp

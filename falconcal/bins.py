@@ -1,0 +1,17 @@
+"""Equal-width confidence bins, the one convention shared by the loss and the metrics.
+
+Bin m of M holds (m-1)/M < confidence <= m/M; confidence 0 falls into the first bin, 1 into the
+last. A confidence within ``EDGE_TOLERANCE`` above an edge counts as on it, because 0.3 computed in
+float32 is 0.30000001 and must not change bins for that.
+"""
+
+import torch
+from torch import Tensor
+
+EDGE_TOLERANCE = 1e-6
+
+
+def bin_index(confidence: Tensor, bins: int) -> Tensor:
+    """Return the bin, from 0, of each confidence: (N,) -> (N,)."""
+    upper = torch.ceil((confidence.double() - EDGE_TOLERANCE) * bins)
+    return (upper.long() - 1).clamp(0, bins - 1)

@@ -1,0 +1,23 @@
+"""Datasets: one file each, and the table of them.
+
+Adding one: write ``data/NAME.py`` with ``load() -> Dataset`` and add a line to ``DATASETS``.
+"""
+
+from collections.abc import Callable
+
+from falconcal.data import digits
+from falconcal.data.examples import Batches, Bounds, Dataset, Examples, TensorBatches
+from falconcal.errors import unknown
+
+DATASETS: dict[str, Callable[[], Dataset]] = {
+    "digits": digits.load,
+}
+
+__all__ = ["DATASETS", "Batches", "Bounds", "Dataset", "Examples", "TensorBatches", "load_dataset"]
+
+
+def load_dataset(name: str) -> Dataset:
+    """Return a dataset by its name in the table."""
+    if name not in DATASETS:
+        raise unknown("dataset", name, DATASETS)
+    return DATASETS[name]()

@@ -1,0 +1,26 @@
+"""Errors that say what was expected, what came, and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """The caller can put this right; the command shows it without a traceback and exits with 1."""
+
+
+class UsageError(UserError):
+    """The command line or a study file is wrong; the command exits with 2."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a name that is not known: the nearest ones, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    if near:
+        return f"Did you mean {' or '.join(repr(word) for word in near)}?"
+    return f"Known: {', '.join(known)}." if known else "There are none."
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that is in no table."""
+    return UsageError(f"unknown {kind} {name!r}. {did_you_mean(name, known)}")

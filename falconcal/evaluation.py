@@ -1,0 +1,137 @@
+"""Evaluation: a model under every level of every shift, reduced to scores and then to rows.
+
+No more than one batch of probabilities is ever held: each is reduced at once to per-example scores,
+and tables and figures come from these.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+
+import polars
+import torch
+from torch import nn
+
+from falconcal.data import Examples
+from falconcal.metrics import METRICS, macro_ece, micro_ece
+from falconcal.predictions import Scores, predict_batches
+from falconcal.shifts import Shift
+
+CLEAN = "clean"
+COLUMNS = tuple(field.name for field in fields(Scores))
+Progress = Callable[[str, int], None]
+
+
+def evaluate(model: nn.Module, data: Examples, shifts: Iterable[Shift]) -> polars.DataFrame:
+    """Return rows of shift, level, metric, value and examples for a model."""
+    return rows_of(score(model, data, shifts))
+
+
+def score(
+    model: nn.Module,
+    data: Examples,
+    shifts: Iterable[Shift],
+    *,
+    seed: int = 0,
+    batch_size: int = 500,
+    progress: Progress | None = None,
+) -> polars.DataFrame:
+    """Return the scores of every example at every level of every shift.
+
+    The clean data, level 0 of all of them, is scored once under the name ``clean``.
+    """
+    parts = []
+    rungs: list[tuple[Shift | None, int]] = [(None, 0)]
+    rungs += [(shift, level) for shift in shifts for level in shift.levels[1:]]
+    for rung, level in rungs:
+        name = rung.name if rung else CLEAN
+        if progress is not None:
+            progress(name, level)
+        batches = _Shifted(data, rung, level, seed, batch_size)
+        scores = [predictions.scores() for predictions in predict_batches(model, batches)]
+        parts.append(_frame(Scores.concatenate(scores), name, level))
+    return polars.concat(parts)
+
+
+def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
+    """Reduce scores to rows: every metric at every level, and the pooled figures of each shift."""
+    clean = _scores(scores.filter(polars.col("shift") == CLEAN))
+    rows = _metric_rows(CLEAN, 0, clean)
+    clean_rows = rows.copy()
+    for name in scores["shift"].unique(maintain_order=True):
+        if name == CLEAN:
+            continue
+        levels = {0: clean, **_levels(scores.filter(polars.col("shift") == name))}
+        rows += [{**row, "shift": name} for row in clean_rows]
+        for level, part in levels.items():
+            rows += _metric_rows(name, level, part) if level > 0 else []
+        examples = sum(len(part) for part in levels.values())
+        pooled = {"micro_ece": micro_ece, "macro_ece": macro_ece}
+        rows += [
+            _row(name, None, metric, function(list(levels.values())), examples)
+            for metric, function in pooled.items()
+        ]
+    return polars.DataFrame(rows, schema=ROW_SCHEMA)
+
+
+ROW_SCHEMA = {
+    "shift": polars.String,
+    "level": polars.Int64,  # empty for the pooled figures of a shift
+    "metric": polars.String,
+    "value": polars.Float64,
+    "examples": polars.Int64,
+}
+
+
+class _Shifted:
+    """Batches of the data at one level of a shift, made one at a time."""
+
+    def __init__(
+        self, data: Examples, shift: Shift | None, level: int, seed: int, batch_size: int
+    ) -> None:
+        self.data, self.shift, self.level, self.seed = data, shift, level, seed
+        self.batch_size, self.classes = batch_size, data.classes
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        first = 0
+        for inputs, labels in self.data.batches(self.batch_size):
+            if self.shift is not None:
+                examples = torch.arange(first, first + len(inputs))
+                inputs = self.shift.at(inputs, self.level, seed=self.seed, examples=examples)
+            first += len(labels)
+            yield inputs, labels
+
+
+def _metric_rows(shift: str, level: int, scores: Scores) -> list[dict[str, object]]:
+    return [
+        _row(shift, level, metric, function(scores), len(scores))
+        for metric, function in METRICS.items()
+    ]
+
+
+def _row(
+    shift: str, level: int | None, metric: str, value: float, examples: int
+) -> dict[str, object]:
+    return {"shift": shift, "level": level, "metric": metric, "value": value, "examples": examples}
+
+
+def _frame(scores: Scores, shift: str, level: int) -> polars.DataFrame:
+    """Return scores as a table, some tens of bytes an example."""
+    columns = {name: getattr(scores, name).numpy() for name in COLUMNS}
+    return polars.DataFrame(columns).select(
+        polars.lit(shift).cast(polars.Categorical).alias("shift"),
+        polars.lit(level, polars.Int16).alias("level"),
+        polars.int_range(polars.len(), dtype=polars.Int64).alias("example"),
+        polars.col("label", "prediction").cast(polars.Int32),
+        polars.col("confidence"),
+        polars.col("correct"),
+        polars.col("nll", "entropy", "brier").cast(polars.Float32),
+    )
+
+
+def _levels(table: polars.DataFrame) -> dict[int, Scores]:
+    parts = table.partition_by("level", maintain_order=True)
+    return {int(part["level"][0]): _scores(part) for part in parts}
+
+
+def _scores(table: polars.DataFrame) -> Scores:
+    return Scores(**{name: torch.from_numpy(table[name].to_numpy().copy()) for name in COLUMNS})

@@ -1,0 +1,85 @@
+"""FALCON's losses as pure functions of logits and labels.
+
+Tomani & Buettner, "Towards Trustworthy Predictions from Deep Neural Networks with Fast Adversarial
+Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' code differ, the code's
+form is the default, since the published numbers rest on it, and the paper's has a name.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falconcal.bins import bin_index
+from falconcal.errors import UserError
+
+EntropyForm = Literal["renormalised", "literal"]
+CalibrationForm = Literal["half_sum", "root"]
+
+
+def predictive_entropy_loss(
+    logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
+) -> Tensor:
+    """L_S, equation 2: the mean over examples of the pull of wrong classes to uniform.
+
+    ``renormalised`` makes the wrong classes uniform among themselves and leaves the true class
+    alone. ``literal`` is the paper's formula; it pulls probability off the true class as well, and
+    with a weight of 50 the best answer gives the true class 0.02.
+    """
+    return predictive_entropy_terms(logits, labels, form).mean()
+
+
+def predictive_entropy_terms(
+    logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
+) -> Tensor:
+    """L_S of each example: (N, C), (N,) -> (N,)."""
+    classes = logits.shape[1]
+    wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
+    if form == "renormalised":
+        log_probs = logits.masked_fill(~wrong, -torch.inf).log_softmax(1)  # over wrong classes
+        share = classes - 1
+    else:
+        log_probs = logits.log_softmax(1)
+        share = classes
+    # masked_fill before the sum: the true class is -inf here, and 0 * inf has no gradient
+    return -log_probs.masked_fill(~wrong, 0.0).sum(1) / share
+
+
+def calibration_loss(
+    logits: Tensor, labels: Tensor, bins: int = 10, form: CalibrationForm = "half_sum"
+) -> Tensor:
+    """L_adv, equation 3: distance of each confidence from the accuracy of its bin.
+
+    ``half_sum`` is half the sum of squares over the batch, the authors' code; ``root`` is the root
+    of the sum, the paper. The accuracy carries no gradient; the gradient flows through confidence.
+    """
+    confidence, predicted = logits.softmax(1).max(1)  # (N,), (N,)
+    accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins)  # (N,)
+    squares = (accuracy - confidence).square().sum()
+    if form == "half_sum":
+        return 0.5 * squares
+    # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there
+    calibrated = squares == 0
+    return torch.where(calibrated, 1.0, squares).sqrt() * ~calibrated
+
+
+def bin_accuracy(confidence: Tensor, correct: Tensor, bins: int) -> Tensor:
+    """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
+    index = bin_index(confidence, bins)  # (N,)
+    counts = torch.bincount(index, minlength=bins)  # (M,)
+    hits = torch.bincount(index, weights=correct.double(), minlength=bins)  # (M,)
+    return (hits / counts.clamp_min(1))[index].to(confidence.dtype)
+
+
+def l2_penalty(model: nn.Module) -> Tensor:
+    """Return the sum of squared dense weights, the authors' L2 term (gradient 2w, biases free)."""
+    weights = [layer.weight for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not weights:
+        raise UserError("l2_weight needs a model with nn.Linear layers, found none: set it to 0.")
+    return torch.stack([weight.square().sum() for weight in weights]).sum()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """L_CCE: the mean over examples, in float32 or wider even under mixed precision."""
+    return functional.cross_entropy(logits.float() if logits.dtype.itemsize < 4 else logits, labels)

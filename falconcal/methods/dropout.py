@@ -1,0 +1,38 @@
+"""L2 + dropout: cross-entropy with an L2 penalty on dense weights, the paper's plain baseline."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from falconcal.data import Batches
+from falconcal.losses import cross_entropy, l2_penalty
+from falconcal.settings import settings
+from falconcal.training import Objective, Step, Training, fit_objectives
+
+
+@settings
+class L2Dropout(Training):
+    """Train with cross-entropy; dropout is a matter of the model's own dropout layers."""
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        clean = Objective("clean", partial(clean_terms, self), adam(self))
+        return fit_objectives(model, train, validation, [clean], self)
+
+
+def clean_terms(training: Training, step: Step) -> dict[str, Tensor]:
+    """Return the cross-entropy of the batch, and the weighted L2 penalty where there is one."""
+    return data_terms(training, step, step.logits(step.inputs))
+
+
+def data_terms(training: Training, step: Step, logits: Tensor) -> dict[str, Tensor]:
+    terms = {"cross_entropy": cross_entropy(logits, step.labels)}
+    if training.l2_weight > 0:
+        terms["l2"] = training.l2_weight * l2_penalty(step.model)
+    return terms
+
+
+def adam(training: Training) -> partial[Adam]:
+    """Return Adam at the training's learning rate, fused: one pass over the weights a step."""
+    return partial(torch.optim.Adam, lr=training.learning_rate, fused=True)

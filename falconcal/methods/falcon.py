@@ -1,0 +1,89 @@
+"""FALCON: fast adversarial calibration.
+
+Tomani & Buettner, "Towards Trustworthy Predictions from Deep Neural Networks with Fast Adversarial
+Calibration", AAAI 2021, algorithm 1. Two steps a batch: cross-entropy with the predictive entropy
+loss on the clean batch (Adam), then the calibration loss on its FGSM-perturbed copy (plain SGD).
+"""
+
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from falconcal.data import Batches, Bounds
+from falconcal.losses import (
+    CalibrationForm,
+    EntropyForm,
+    calibration_loss,
+    predictive_entropy_loss,
+)
+from falconcal.methods.dropout import adam, data_terms
+from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share, Weight, settings
+from falconcal.shifts.adversarial import EPSILONS, input_gradient, move
+from falconcal.training import Objective, Step, Training, annealed, bounds_of, fit_objectives
+
+
+@settings
+class Falcon(Training):
+    """Settings of FALCON; the defaults are the paper's where it says."""
+
+    entropy_weight: Weight = 50.0  # lambda_S
+    calibration_weight: Weight = 0.02  # lambda_adv
+    calibration_learning_rate: LearningRate = 0.05  # of the second step, its own
+    entropy_annealing: PositiveShare = 1.0  # share of the epochs over which the weight rises
+    calibration_annealing: PositiveShare = 0.5
+    gradient: Literal["exact", "shared"] = "shared"  # where the perturbation's gradient comes from
+    share: Share = 1.0  # of the batches that get the calibration step
+    epsilons: Levels = EPSILONS  # of the input range, one drawn a batch
+    bins: Count = 10
+    entropy_form: EntropyForm = "renormalised"
+    calibration_form: CalibrationForm = "half_sum"
+    bounds: Bounds | Literal["data"] | None = "data"
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        clean = Objective(
+            "clean",
+            partial(clean_terms, self),
+            adam(self),
+            keeps_input_gradient=self.gradient == "shared",
+        )
+        calibration = Objective(
+            "calibration",
+            partial(calibration_terms, self, bounds_of(train, self.bounds)),
+            partial(torch.optim.SGD, lr=self.calibration_learning_rate, fused=True),
+            share=self.share,
+        )
+        return fit_objectives(model, train, validation, [clean, calibration], self)
+
+
+def clean_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
+    """L_CCE + lambda_S * L_S on the clean batch, and L2 where asked for."""
+    logits = step.logits(step.inputs)  # (N, C)
+    weight = annealed(falcon.entropy_weight, step.epoch, step.epochs, falcon.entropy_annealing)
+    entropy = predictive_entropy_loss(logits, step.labels, falcon.entropy_form)
+    return {**data_terms(falcon, step, logits), "entropy": weight * entropy}
+
+
+def calibration_terms(falcon: Falcon, bounds: Bounds | None, step: Step) -> dict[str, Tensor]:
+    """lambda_adv * L_adv on the perturbed batch."""
+    logits = step.logits(perturbed(falcon, bounds, step))  # (N, C)
+    weight = annealed(
+        falcon.calibration_weight, step.epoch, step.epochs, falcon.calibration_annealing
+    )
+    loss = calibration_loss(logits, step.labels, falcon.bins, falcon.calibration_form)
+    return {"calibration": weight * loss}
+
+
+def perturbed(falcon: Falcon, bounds: Bounds | None, step: Step) -> Tensor:
+    """Return the FGSM batch at an epsilon drawn for the whole batch.
+
+    ``exact`` asks for the gradient of the cross-entropy anew, after the clean step and in inference
+    mode, as the authors' code does. ``shared`` takes what the clean step's backward pass left: the
+    paper's order of events at the price of one input gradient.
+    """
+    chosen = int(torch.randint(len(falcon.epsilons), (), generator=step.random))
+    gradient = step.input_gradient
+    if gradient is None:
+        gradient = input_gradient(step.model, step.inputs, step.labels)
+    return move(step.inputs, gradient, falcon.epsilons[chosen], bounds)

@@ -1,0 +1,35 @@
+"""LeNet as in the paper's MNIST experiments: 369,174 parameters on 28x28 grey images."""
+
+from torch import Tensor, nn
+
+
+class LeNet(nn.Module):
+    """Two convolutions, three dense layers, dropout after the first two dense ones; logits out."""
+
+    def __init__(
+        self, classes: int = 10, channels: int = 1, size: int = 28, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        side = (size // 2 - 4) // 2  # pool, valid 5x5, pool
+        self.features = nn.Sequential(
+            nn.Conv2d(channels, 32, 5, padding="same"),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 48, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+        )
+        self.classifier = nn.Sequential(
+            nn.Linear(48 * side * side, 256),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(256, 84),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(84, classes),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, channels, size, size) -> (N, classes)
+        logits: Tensor = self.classifier(self.features(images))
+        return logits

@@ -1,0 +1,81 @@
+"""The door: settings are frozen dataclasses, checked by pydantic whenever one is made.
+
+A value that comes from Python, TOML, the command line or saved JSON passes the same check, so the
+code behind the door never asks again.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar, cast, dataclass_transform
+
+import pydantic
+from pydantic import Field
+
+from falconcal.errors import UsageError, did_you_mean
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LearningRate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+Levels = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1, strict=False)]
+
+Settings = TypeVar("Settings")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(cls: type[Settings]) -> type[Settings]:
+    """Make a class a frozen, keyword-only dataclass whose values are checked."""
+    config = pydantic.ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+    decorate: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)
+    checked = decorate(cls)
+    checked.__init__ = _readable(checked.__init__)
+    return cast("type[Settings]", checked)
+
+
+def as_dict(instance: Any) -> dict[str, Any]:
+    """Return settings as plain data that JSON and TOML can hold."""
+    return {
+        field.name: _plain(getattr(instance, field.name)) for field in dataclasses.fields(instance)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return as_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _readable(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor with pydantic's report turned into our own words."""
+
+    @functools.wraps(init)
+    def checked_init(self: Any, *args: Any, **values: Any) -> None:
+        if args:
+            raise UsageError(f"{type(self).__name__} takes settings by name, got {args[0]!r}.")
+        try:
+            init(self, **values)
+        except pydantic.ValidationError as error:
+            raise UsageError(_explain(type(self), error)) from None
+
+    return checked_init
+
+
+def _explain(cls: type[Any], error: pydantic.ValidationError) -> str:
+    known = [field.name for field in dataclasses.fields(cls)]
+    lines = [_explain_one(known, problem) for problem in error.errors(include_url=False)]
+    return f"{cls.__name__}: " + "; ".join(lines)
+
+
+def _explain_one(known: list[str], problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"unknown setting {place!r}. {did_you_mean(place, known)}"
+    expected = problem["msg"].replace("Input should be", "should be")
+    return f"{place} {expected}, got {problem['input']!r}"

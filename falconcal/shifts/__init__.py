@@ -1,0 +1,23 @@
+"""Shifts: one file a family, and the table of them.
+
+Adding one: write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
+"""
+
+from falconcal.errors import unknown
+from falconcal.shifts.affine import affine_shifts
+from falconcal.shifts.plain import plain_shifts
+from falconcal.shifts.shift import Shift
+
+SHIFTS: dict[str, Shift] = {
+    **affine_shifts(),
+    **plain_shifts(),
+}
+
+__all__ = ["SHIFTS", "Shift", "affine_shifts", "find_shift", "plain_shifts"]
+
+
+def find_shift(name: str) -> Shift:
+    """Return a shift by its name in the table."""
+    if name not in SHIFTS:
+        raise unknown("shift", name, SHIFTS)
+    return SHIFTS[name]

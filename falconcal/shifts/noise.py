@@ -1,0 +1,56 @@
+"""Random numbers that belong to an example: keyed by (shift, seed, level, example, position).
+
+A counter-based generator: SplitMix64 (Steele, Lea & Flood, "Fast splittable pseudorandom number
+generators", OOPSLA 2014) hashes the key, so any batch on any device draws the same bits.
+"""
+
+import math
+import zlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a batch at one level of one shift."""
+
+    name: str
+    seed: int
+    level: int
+    examples: Tensor  # (N,) whole numbers
+
+    def uniform(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+        """Return numbers in (0, 1), one row an example: (N, *shape)."""
+        bits = self._bits(math.prod(shape), stream)  # (N, P)
+        centred = ((bits >> 40) & 0xFFFFFF).float() + 0.5  # 24 bits, what float32 can hold
+        return (centred / 2**24).reshape(-1, *shape)
+
+    def normal(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+        """Return standard normal numbers, one row an example (Box and Muller): (N, *shape)."""
+        radius = (-2 * self.uniform(shape, 2 * stream + 1).log()).sqrt()
+        return radius * (2 * math.pi * self.uniform(shape, 2 * stream + 2)).cos()
+
+    def _bits(self, positions: int, stream: int) -> Tensor:
+        key = zlib.crc32(f"{self.name}/{self.seed}/{self.level}/{stream}".encode())
+        rows = _mix(self.examples.long() + _signed(key * 0x1_0000_0001))[:, None]  # (N, 1)
+        columns = torch.arange(positions, device=self.examples.device)[None]  # (1, P)
+        return _mix(rows + (columns + 1) * _signed(0x9E3779B97F4A7C15))
+
+
+def _mix(state: Tensor) -> Tensor:
+    """SplitMix64's finaliser; multiplication of int64 wraps, which is what it wants."""
+    state = (state ^ _shift_right(state, 30)) * _signed(0xBF58476D1CE4E5B9)
+    state = (state ^ _shift_right(state, 27)) * _signed(0x94D049BB133111EB)
+    return state ^ _shift_right(state, 31)
+
+
+def _shift_right(state: Tensor, places: int) -> Tensor:
+    # >> on int64 copies the sign bit; the mask makes it a logical shift
+    return (state >> places) & ((1 << (64 - places)) - 1)
+
+
+def _signed(number: int) -> int:
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,0 +1,59 @@
+"""Plain image shifts: Gaussian noise, Gaussian blur and contrast, at five strengths.
+
+None of them is among the paper's nine, so settings may be chosen on them (on validation images).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from falconcal.shifts.noise import Noise
+from falconcal.shifts.shift import Shift
+
+
+def plain_shifts() -> dict[str, Shift]:
+    """Return the three shifts by name; images in [0, 1] in and out."""
+    shifts = (
+        Shift(
+            "gaussian_noise",
+            (0.0, 0.1, 0.2, 0.4, 0.6, 0.8),
+            gaussian_noise,
+            "noise of deviation 0.1 to 0.8 on every pixel",
+        ),
+        Shift(
+            "gaussian_blur",
+            (0.0, 0.5, 1.0, 1.5, 2.0, 3.0),
+            gaussian_blur,
+            "blur of deviation 0.5 to 3 pixels",
+        ),
+        Shift(
+            "contrast",
+            (1.0, 0.8, 0.6, 0.4, 0.2, 0.1),
+            contrast,
+            "distance from the image's mean kept at 0.8 to 0.1",
+        ),
+    )
+    return {shift.name: shift for shift in shifts}
+
+
+def gaussian_noise(images: Tensor, deviation: float, noise: Noise) -> Tensor:
+    return (images + deviation * noise.normal(tuple(images.shape[1:]))).clamp(0, 1)
+
+
+def gaussian_blur(images: Tensor, deviation: float, noise: Noise) -> Tensor:  # noqa: ARG001
+    channels = images.shape[1]
+    radius = min(math.ceil(3 * deviation), images.shape[2] - 1, images.shape[3] - 1)
+    offsets = torch.arange(-radius, radius + 1, dtype=images.dtype, device=images.device)
+    kernel = torch.softmax(-(offsets**2) / (2 * deviation**2), 0)  # normalised Gaussian
+    rows = kernel.reshape(1, 1, -1, 1).expand(channels, 1, -1, 1)
+    columns = kernel.reshape(1, 1, 1, -1).expand(channels, 1, 1, -1)
+    padded = functional.pad(images, (radius,) * 4, mode="reflect")
+    blurred = functional.conv2d(padded, rows, groups=channels)
+    return functional.conv2d(blurred, columns, groups=channels).clamp(0, 1)
+
+
+def contrast(images: Tensor, kept: float, noise: Noise) -> Tensor:  # noqa: ARG001
+    mean = images.mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
+    return mean + kept * (images - mean)

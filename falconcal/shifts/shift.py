@@ -1,0 +1,48 @@
+"""What a shift is: a ladder of perturbations whose level 0 is the identity."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from falconcal.errors import UserError
+from falconcal.shifts.noise import Noise
+
+
+class Perturb(Protocol):
+    """Perturb a whole batch at one strength; what is random comes from ``noise`` alone."""
+
+    def __call__(self, inputs: Tensor, strength: float, noise: Noise) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A named perturbation at increasing strengths; ``strengths[0]`` changes nothing."""
+
+    name: str
+    strengths: tuple[float, ...]
+    apply: Callable[[Tensor, float, Noise], Tensor]
+    summary: str = ""
+
+    @property
+    def levels(self) -> range:
+        return range(len(self.strengths))
+
+    def at(
+        self, inputs: Tensor, level: int, *, seed: int = 0, examples: Tensor | None = None
+    ) -> Tensor:
+        """Return the batch at a level: (N, ...) -> (N, ...).
+
+        ``examples`` (N,) numbers the examples, from 0 by default. Noise depends on seed, example
+        and level alone, so however the data is cut into batches, the bits are the same.
+        """
+        if level not in self.levels:
+            raise UserError(f"{self.name} has levels 0 to {len(self.strengths) - 1}, got {level}.")
+        if level == 0:
+            return inputs
+        if examples is None:
+            examples = torch.arange(len(inputs))
+        noise = Noise(self.name, seed, level, examples.to(inputs.device))
+        return self.apply(inputs, self.strengths[level], noise)
