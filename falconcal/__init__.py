@@ -1,1 +1,117 @@
+"""Classifiers whose confidence can be trusted when the data shifts.
+
+The public names are looked up when they are first used, so that ``falconcal --help`` does not wait
+for torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
+    from falconcal.errors import UsageError, UserError
+    from falconcal.evaluation import evaluate, rows_of, score
+    from falconcal.losses import calibration_loss, predictive_entropy_loss
+    from falconcal.methods import METHODS, Falcon, L2Dropout, Method
+    from falconcal.metrics import (
+        METRICS,
+        accuracy,
+        brier_score,
+        expected_calibration_error,
+        macro_ece,
+        mean_confidence,
+        micro_ece,
+        negative_log_likelihood,
+        predictive_entropy,
+        reliability_curve,
+    )
+    from falconcal.models import MODELS, LeNet, make_model
+    from falconcal.predictions import Predictions, Scores, predict
+    from falconcal.shifts import SHIFTS, Shift, affine_shifts, plain_shifts
+    from falconcal.shifts.adversarial import fgsm
+    from falconcal.studies import STUDIES, Study, find_study
+    from falconcal.training import CollapseWarning, History
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
+    "falconcal.errors": ["UsageError", "UserError"],
+    "falconcal.evaluation": ["evaluate", "rows_of", "score"],
+    "falconcal.losses": ["calibration_loss", "predictive_entropy_loss"],
+    "falconcal.methods": ["METHODS", "Falcon", "L2Dropout", "Method"],
+    "falconcal.metrics": [
+        "METRICS",
+        "accuracy",
+        "brier_score",
+        "expected_calibration_error",
+        "macro_ece",
+        "mean_confidence",
+        "micro_ece",
+        "negative_log_likelihood",
+        "predictive_entropy",
+        "reliability_curve",
+    ],
+    "falconcal.models": ["MODELS", "LeNet", "make_model"],
+    "falconcal.predictions": ["Predictions", "Scores", "predict"],
+    "falconcal.shifts": ["SHIFTS", "Shift", "affine_shifts", "plain_shifts"],
+    "falconcal.shifts.adversarial": ["fgsm"],
+    "falconcal.studies": ["STUDIES", "Study", "find_study"],
+    "falconcal.training": ["CollapseWarning", "History"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "DATASETS",
+    "METHODS",
+    "METRICS",
+    "MODELS",
+    "SHIFTS",
+    "STUDIES",
+    "Bounds",
+    "CollapseWarning",
+    "Dataset",
+    "Examples",
+    "Falcon",
+    "History",
+    "L2Dropout",
+    "LeNet",
+    "Method",
+    "Predictions",
+    "Scores",
+    "Shift",
+    "Study",
+    "UsageError",
+    "UserError",
+    "accuracy",
+    "affine_shifts",
+    "brier_score",
+    "calibration_loss",
+    "evaluate",
+    "expected_calibration_error",
+    "fgsm",
+    "find_study",
+    "load_dataset",
+    "macro_ece",
+    "make_model",
+    "mean_confidence",
+    "micro_ece",
+    "negative_log_likelihood",
+    "plain_shifts",
+    "predict",
+    "predictive_entropy",
+    "predictive_entropy_loss",
+    "reliability_curve",
+    "rows_of",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'falconcal' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

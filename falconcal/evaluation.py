@@ -20,6 +20,12 @@ CLEAN = "clean"
 COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
+# figures of a whole shift, from the scores of all its levels
+POOLED: dict[str, Callable[[list[Scores]], float]] = {
+    "micro_ece": micro_ece,
+    "macro_ece": macro_ece,
+}
+
 
 def evaluate(model: nn.Module, data: Examples, shifts: Iterable[Shift]) -> polars.DataFrame:
     """Return rows of shift, level, metric, value and examples for a model."""
@@ -65,10 +71,9 @@ def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
         for level, part in levels.items():
             rows += _metric_rows(name, level, part) if level > 0 else []
         examples = sum(len(part) for part in levels.values())
-        pooled = {"micro_ece": micro_ece, "macro_ece": macro_ece}
         rows += [
             _row(name, None, metric, function(list(levels.values())), examples)
-            for metric, function in pooled.items()
+            for metric, function in POOLED.items()
         ]
     return polars.DataFrame(rows, schema=ROW_SCHEMA)
 

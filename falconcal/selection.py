@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Examples
+from falconcal.errors import UserError
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.predictions import predict
 from falconcal.shifts import Shift
@@ -118,6 +119,8 @@ class EpochKeeper:
 
 def _in_memory(validation: Batches) -> Examples:
     parts = list(validation)
+    if not parts:
+        raise UserError("expected validation data to choose an epoch by, got an empty loader.")
     inputs, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     bounds, classes = getattr(validation, "bounds", None), getattr(validation, "classes", None)
     return Examples(inputs, labels, bounds, classes)

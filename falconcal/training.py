@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import polars
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -96,6 +97,20 @@ class History(list[EpochRecord]):
     def recording(self) -> Iterator["History"]:
         with watching(self.append):
             yield self
+
+    def table(self) -> polars.DataFrame:
+        """Return the terms and validation figures as rows of epoch, term and value."""
+        rows = [
+            (record.epoch, name, value)
+            for record in self
+            for name, value in (*record.terms.items(), *_prefixed(record.validation))
+        ]
+        schema = {"epoch": polars.Int64, "term": polars.String, "value": polars.Float64}
+        return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def _prefixed(validation: dict[str, float]) -> list[tuple[str, float]]:
+    return [(f"validation/{name}", value) for name, value in validation.items()]
 
 
 Watcher = Callable[[EpochRecord], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from falconcal.data import digits
 from falconcal.data.examples import Batches, Bounds, Dataset, Examples, TensorBatches
-from falconcal.errors import unknown
+from falconcal.registry import look_up
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
     "digits": digits.load,
@@ -18,6 +18,4 @@ __all__ = ["DATASETS", "Batches", "Bounds", "Dataset", "Examples", "TensorBatche
 
 def load_dataset(name: str) -> Dataset:
     """Return a dataset by its name in the table."""
-    if name not in DATASETS:
-        raise unknown("dataset", name, DATASETS)
-    return DATASETS[name]()
+    return look_up("dataset", name, DATASETS)()

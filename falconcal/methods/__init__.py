@@ -4,11 +4,13 @@ Adding one: write ``methods/NAME.py`` in the order of its neighbours (docstring 
 settings, ``fit``, objectives, helpers) and add a line to ``METHODS``.
 """
 
+from collections.abc import Callable
+
 from falconcal.methods.dropout import L2Dropout
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.method import Method
 
-METHODS: dict[str, type[Method]] = {
+METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
     "falcon": Falcon,
 }

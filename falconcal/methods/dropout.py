@@ -17,8 +17,10 @@ class L2Dropout(Training):
     """Train with cross-entropy; dropout is a matter of the model's own dropout layers."""
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        clean = Objective("clean", partial(clean_terms, self), adam(self))
-        return fit_objectives(model, train, validation, [clean], self)
+        return fit_objectives(model, train, validation, self.objectives(), self)
+
+    def objectives(self) -> list[Objective]:
+        return [Objective("clean", partial(clean_terms, self), adam(self))]
 
 
 def clean_terms(training: Training, step: Step) -> dict[str, Tensor]:

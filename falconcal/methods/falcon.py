@@ -42,6 +42,10 @@ class Falcon(Training):
     bounds: Bounds | Literal["data"] | None = "data"
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        objectives = self.objectives(bounds_of(train, self.bounds))
+        return fit_objectives(model, train, validation, objectives, self)
+
+    def objectives(self, bounds: Bounds | None) -> list[Objective]:
         clean = Objective(
             "clean",
             partial(clean_terms, self),
@@ -50,11 +54,11 @@ class Falcon(Training):
         )
         calibration = Objective(
             "calibration",
-            partial(calibration_terms, self, bounds_of(train, self.bounds)),
+            partial(calibration_terms, self, bounds),
             partial(torch.optim.SGD, lr=self.calibration_learning_rate, fused=True),
             share=self.share,
         )
-        return fit_objectives(model, train, validation, [clean, calibration], self)
+        return [clean, calibration]
 
 
 def clean_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:

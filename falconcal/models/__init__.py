@@ -5,16 +5,18 @@ Adding one: write ``models/NAME.py`` and add a line to ``MODELS`` with how to si
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from falconcal.data import Dataset
-from falconcal.errors import unknown
 from falconcal.models.lenet import LeNet
+from falconcal.registry import look_up
 
 __all__ = ["MODELS", "LeNet", "make_model"]
 
 
 def _lenet(dataset: Dataset) -> nn.Module:
+    """Two convolutions and three dense layers, the paper's network for MNIST."""
     channels, size = dataset.train.inputs.shape[1:3]
     return LeNet(len(dataset.classes), channels, size)
 
@@ -24,8 +26,9 @@ MODELS: dict[str, Callable[[Dataset], nn.Module]] = {
 }
 
 
-def make_model(name: str, dataset: Dataset) -> nn.Module:
-    """Return a fresh network of the table, sized to the dataset."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
-    return MODELS[name](dataset)
+def make_model(name: str, dataset: Dataset, seed: int = 0) -> nn.Module:
+    """Return a fresh network of the table, sized to the dataset, its first weights by the seed."""
+    make = look_up("model", name, MODELS)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make(dataset)

@@ -3,8 +3,8 @@
 Adding one: write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
 """
 
-from falconcal.errors import unknown
-from falconcal.shifts.affine import affine_shifts
+from falconcal.registry import look_up
+from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.plain import plain_shifts
 from falconcal.shifts.shift import Shift
 
@@ -16,8 +16,6 @@ SHIFTS: dict[str, Shift] = {
 __all__ = ["SHIFTS", "Shift", "affine_shifts", "find_shift", "plain_shifts"]
 
 
-def find_shift(name: str) -> Shift:
-    """Return a shift by its name in the table."""
-    if name not in SHIFTS:
-        raise unknown("shift", name, SHIFTS)
-    return SHIFTS[name]
+def find_shift(name: str, centre: Centre = "keras") -> Shift:
+    """Return a shift by its name in the table, an affine one about the given centre."""
+    return look_up("shift", name, {**SHIFTS, **affine_shifts(centre)})

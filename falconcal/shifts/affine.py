@@ -20,7 +20,7 @@ from falconcal.shifts.shift import Shift
 Centre = Literal["keras", "true"]
 Map = tuple[numpy.ndarray, numpy.ndarray]  # (2, 2) about the centre, and an offset (2,)
 
-CHUNK = 256  # images
+CHUNK = 128  # images
 TENS = tuple(float(degrees) for degrees in range(0, 100, 10))
 BACKWARDS = (0.0, *(360.0 - degrees for degrees in TENS[1:]))
 PIXELS = tuple(float(pixels) for pixels in range(0, 20, 2))

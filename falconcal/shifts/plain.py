@@ -43,15 +43,20 @@ def gaussian_noise(images: Tensor, deviation: float, noise: Noise) -> Tensor:
 
 
 def gaussian_blur(images: Tensor, deviation: float, noise: Noise) -> Tensor:  # noqa: ARG001
-    channels = images.shape[1]
     radius = min(math.ceil(3 * deviation), images.shape[2] - 1, images.shape[3] - 1)
-    offsets = torch.arange(-radius, radius + 1, dtype=images.dtype, device=images.device)
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
     kernel = torch.softmax(-(offsets**2) / (2 * deviation**2), 0)  # normalised Gaussian
-    rows = kernel.reshape(1, 1, -1, 1).expand(channels, 1, -1, 1)
-    columns = kernel.reshape(1, 1, 1, -1).expand(channels, 1, 1, -1)
     padded = functional.pad(images, (radius,) * 4, mode="reflect")
-    blurred = functional.conv2d(padded, rows, groups=channels)
-    return functional.conv2d(blurred, columns, groups=channels).clamp(0, 1)
+    return _smooth(_smooth(padded, kernel, 2), kernel, 3).clamp(0, 1)
+
+
+def _smooth(images: Tensor, kernel: Tensor, axis: int) -> Tensor:
+    """Return the weighted sum of moved copies; a convolution's bits depend on the batch's size."""
+    size = images.shape[axis] - len(kernel) + 1
+    total = torch.zeros_like(images.narrow(axis, 0, size))
+    for place, weight in enumerate(kernel.tolist()):
+        total += weight * images.narrow(axis, place, size)
+    return total
 
 
 def contrast(images: Tensor, kept: float, noise: Noise) -> Tensor:  # noqa: ARG001

@@ -1,0 +1,169 @@
+"""The command: parse, call one function, exit code."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import falconcal
+from falconcal.errors import UsageError, UserError
+
+if TYPE_CHECKING:
+    import polars
+
+FAILED, WRONG_USAGE = 1, 2
+
+app = typer.Typer(
+    name="falconcal",
+    help="Classifiers whose confidence can be trusted when the data shifts.",
+    epilog="Begin with: falconcal run digits",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+output = Console()
+errors = Console(stderr=True)
+
+
+def main() -> None:
+    """Run the command; a user's mistake gets a message, only a mistake of ours a traceback."""
+    sys.path.append(os.getcwd())  # noqa: PTH109 - where package.module:Name may lie
+    try:
+        app()
+    except UsageError as error:
+        _leave(error, WRONG_USAGE)
+    except (UserError, OSError) as error:
+        _leave(error, FAILED)
+
+
+def _leave(error: Exception, code: int) -> None:
+    errors.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        output.print(f"falconcal {falconcal.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal run digits\n\n"
+    "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
+    "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
+    "falconcal run my_study.toml"
+)
+def run(
+    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+    methods: Annotated[
+        str | None, typer.Option(help="Only these methods of the study, separated by commas.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0 on.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/STUDY unless given.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+    ] = None,
+) -> None:
+    """Train a study's methods, measure them under shift, and write a report.
+
+    Running again skips what is complete and finishes what is not.
+    """
+    from falconcal.progress import make_progress
+    from falconcal.studies import find_study
+    from falconcal.studies.runner import run_study
+
+    wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
+    found = find_study(study, wanted)
+    directory = out if out is not None else Path("runs") / found.name
+    chosen = [name.strip() for name in methods.split(",")] if methods is not None else None
+    with make_progress(output) as progress:
+        try:
+            run_study(found, directory, progress, chosen)
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            interrupted = False
+    if interrupted:
+        _say_how_to_go_on(directory)
+        raise typer.Exit(FAILED)
+    report(directory)
+
+
+@app.command(epilog="Example:\n\nfalconcal report runs/digits")
+def report(
+    directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+) -> None:
+    """Write the summary, the figures and the report of an output folder again."""
+    from falconcal.report import summary_table, write_report
+
+    page = write_report(directory)
+    output.print(_summary(summary_table(directory)))
+    output.print(f"Report: {page}", highlight=False, soft_wrap=True)
+
+
+@app.command("list", epilog="Examples:\n\nfalconcal list\n\nfalconcal list shifts")
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="methods, studies, shifts, metrics, datasets or models; all if none."),
+    ] = None,
+) -> None:
+    """List what there is, with a line on each."""
+    from falconcal.catalogue import CATALOGUE
+    from falconcal.registry import look_up
+
+    kinds = [kind] if kind is not None else list(CATALOGUE)
+    for name in kinds:
+        _show_list(name, look_up("list", name, CATALOGUE)())
+
+
+def _show_list(kind: str, entries: Mapping[str, str]) -> None:
+    output.print(kind, style="bold", highlight=False)
+    width = max(len(name) for name in entries)
+    for name, line in entries.items():
+        output.print(f"  {name:<{width}}  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(table: "polars.DataFrame") -> Table:
+    """Return the summary for a terminal: a row a method, figures to three places."""
+    shown = Table(title="Summary", title_justify="left")
+    for column in table.columns:
+        shown.add_column(column.replace("_", " "), justify="right")
+    for row in table.iter_rows():
+        shown.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
+    return shown
+
+
+def _say_how_to_go_on(directory: Path) -> None:
+    from falconcal.studies.store import Store
+
+    words = shlex.join(["falconcal", *sys.argv[1:]])
+    errors.print(
+        f"Interrupted. Complete runs in {directory}: {len(Store(directory).runs())}; they stay. "
+        f"To go on: {words}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,36 @@
+"""Looking a thing up by name: in its table, or as package.module:Name from outside."""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from falconcal.errors import UsageError, unknown
+
+Thing = TypeVar("Thing")
+
+
+def look_up(kind: str, name: str, table: Mapping[str, Thing]) -> Thing:
+    """Return the entry of a table, or the object that ``package.module:Name`` names."""
+    if name in table:
+        return table[name]
+    if ":" not in name:
+        raise unknown(kind, name, table)
+    thing: Thing = _import(kind, name)
+    return thing
+
+
+def check_names(kind: str, names: Iterable[str], table: Mapping[str, Any]) -> None:
+    """Refuse the first name that cannot be found."""
+    for name in names:
+        look_up(kind, name, table)
+
+
+def _import(kind: str, name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"cannot import {kind} {name!r}: {error}. Expected package.module:Name, importable "
+            "from the current folder or an installed package."
+        ) from None

@@ -1,0 +1,28 @@
+"""Studies: what to train and under which shifts to measure it, each a TOML file beside this one.
+
+Adding one: write ``studies/NAME.toml``; the table finds it.
+"""
+
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from falconcal.errors import unknown
+from falconcal.studies.study import Study, read_study, read_study_file
+
+STUDIES: dict[str, str] = {
+    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+    for file in sorted(resources.files(__name__).iterdir(), key=lambda entry: entry.name)
+    if file.name.endswith(".toml")
+}
+
+__all__ = ["STUDIES", "Study", "find_study"]
+
+
+def find_study(name: str, changes: Iterable[str] = ()) -> Study:
+    """Return a study by its name in the table or the path of its TOML file."""
+    if name in STUDIES:
+        return read_study(STUDIES[name], f"study {name}", changes)
+    if name.endswith(".toml") or "/" in name:
+        return read_study_file(Path(name), changes)
+    raise unknown("study", name, STUDIES)

@@ -1,0 +1,153 @@
+"""The runner: a study becomes runs, runs become rows."""
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars
+from torch import nn
+
+from falconcal.data import Batches, Dataset, load_dataset
+from falconcal.errors import unknown
+from falconcal.evaluation import rows_of, score
+from falconcal.methods import Method
+from falconcal.models import make_model
+from falconcal.selection import shifted_validation
+from falconcal.shifts import find_shift
+from falconcal.studies.pictures import write_pictures
+from falconcal.studies.provenance import provenance
+from falconcal.studies.store import (
+    PLAIN,
+    RunKey,
+    Store,
+    load_weights,
+    save_weights,
+    to_json,
+    write_table,
+)
+from falconcal.studies.study import Study
+from falconcal.training import EpochRecord, History, watching
+
+REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
+
+
+class Progress(Protocol):
+    """Whoever wants to know how a study goes on."""
+
+    def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None: ...
+    def epoch(self, record: EpochRecord) -> None: ...
+    def scoring(self, shift: str, level: int) -> None: ...
+    def end(self, run: RunKey, seconds: float) -> None: ...
+    def skip(self, run: RunKey, number: int, total: int) -> None: ...
+
+
+def run_study(
+    study: Study, directory: Path, progress: Progress, methods: Iterable[str] | None = None
+) -> None:
+    """Run what is not complete yet and write the rows of all that is."""
+    chosen = _chosen(study, methods)
+    runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
+    store = Store(directory)
+    with store.opened(study.resolved()):
+        dataset = load_dataset(study.dataset)
+        for number, run in enumerate(runs, start=1):
+            if store.complete(run):
+                progress.skip(run, number, len(runs))
+                continue
+            method = study.method(run.method, run.seed)
+            progress.begin(run, number, len(runs), getattr(method, "epochs", 0))
+            started = time.perf_counter()
+            _run(study, store, dataset, run, method, progress)
+            progress.end(run, time.perf_counter() - started)
+        gather(study, store)
+        if dataset.modality == "image":
+            write_pictures(directory / "examples", dataset.test, study.all_shifts())
+
+
+def gather(study: Study, store: Store) -> None:
+    """Write rows.parquet from the scores of every complete run."""
+    tables = []
+    for run in store.runs():
+        rows = rows_of(polars.read_parquet(store.path(run) / "scores.parquet"))
+        key = {"study": study.name, **dataclasses.asdict(run)}
+        tables.append(
+            rows.select(
+                *(polars.lit(value).alias(name) for name, value in key.items()), *rows.columns
+            )
+        )
+    write_table(store.directory / "rows.parquet", polars.concat(tables))
+
+
+def _run(
+    study: Study, store: Store, dataset: Dataset, run: RunKey, method: Method, progress: Progress
+) -> None:
+    """Train, evaluate and store one run."""
+    history, origin = History(), provenance()
+    validation = _validation(study, store, dataset, method)
+    with store.writing(run) as folder:
+        started = time.perf_counter()
+        with history.recording(), watching(progress.epoch):
+            model = _train(study, dataset, run.seed, method, validation)
+        trained = time.perf_counter()
+        scores = score(model, dataset.test, study.all_shifts(), progress=progress.scoring)
+        origin["training_seconds"] = trained - started
+        origin["evaluation_seconds"] = time.perf_counter() - trained
+        save_weights(folder / "weights.safetensors", model)
+        write_table(folder / "history.parquet", history.table())
+        write_table(folder / "scores.parquet", scores)
+        _write_json(folder / "settings.json", _run_settings(study, run))
+        _write_json(folder / "run.json", origin)
+
+
+def _train(
+    study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
+) -> nn.Module:
+    model = make_model(study.model, dataset, seed)
+    batches = dataset.train.batches(study.batch_size, shuffle=True, seed=seed)
+    return method.fit(model, batches, validation)
+
+
+def _validation(study: Study, store: Store, dataset: Dataset, method: Method) -> Batches:
+    """Return validation data: shifted once against the reference model if an epoch is chosen."""
+    plain = dataset.validation.batches(500)
+    if getattr(method, "keep", "last") == "last" or REFERENCE not in study.methods:
+        return plain
+    reference = _reference(study, store, dataset)
+    shifts = [find_shift(name, study.centre) for name in study.selection_shifts]
+    return shifted_validation(dataset.validation, reference, shifts)
+
+
+def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
+    """Return the study's dropout model of seed 0, its last epoch, trained at most once a folder."""
+    settings = {**study.methods[REFERENCE], "keep": "last"}
+    reference = dataclasses.replace(study, methods={REFERENCE: settings})
+    weights = store.directory / "reference" / "weights.safetensors"
+    same = store.path(RunKey(PLAIN, REFERENCE, 0)) / "weights.safetensors"
+    if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
+        return load_weights(same, make_model(study.model, dataset))
+    if weights.exists():
+        return load_weights(weights, make_model(study.model, dataset))
+    plain = dataset.validation.batches(500)
+    model = _train(reference, dataset, 0, reference.method(REFERENCE), plain)
+    save_weights(weights, model)
+    return model
+
+
+def _run_settings(study: Study, run: RunKey) -> dict[str, Any]:
+    resolved = study.resolved()
+    shared = {name: value for name, value in resolved.items() if name not in ("methods", "seeds")}
+    return {**dataclasses.asdict(run), "settings": resolved["methods"][run.method], "study": shared}
+
+
+def _chosen(study: Study, methods: Iterable[str] | None) -> list[str]:
+    chosen = list(methods) if methods is not None else list(study.methods)
+    for name in chosen:
+        if name not in study.methods:
+            raise unknown(f"method of the study {study.name}", name, study.methods)
+    return list(dict.fromkeys(chosen))
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(to_json(values), encoding="utf-8")

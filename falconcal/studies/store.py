@@ -1,0 +1,179 @@
+"""The output folder of a study: where everything lies, what is complete, what does not fit.
+
+    DIR/study.json              the settings that all runs of the folder share
+    DIR/runs/VARIANT/METHOD/seed-N/
+        settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
+    DIR/reference/              the model against which validation data was perturbed, if any
+    DIR/examples/SHIFT.png      what the shifts look like
+    DIR/rows.parquet  summary.md  report.html  figures/*.svg
+
+A run is put together in a hidden folder and renamed when complete, so a run that is there is whole.
+"""
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+import polars
+import safetensors.torch
+import torch
+from torch import nn
+
+from falconcal.errors import UserError
+from falconcal.files import write_bytes, write_text
+
+PLAIN = "default"  # the variant of a study that has none
+FREE = {"seeds", "title"}  # may differ between runs that share a folder
+
+
+@dataclass(frozen=True, order=True)
+class RunKey:
+    """Which run: a method, a variant of its settings, a seed."""
+
+    variant: str
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        name = self.method if self.variant == PLAIN else f"{self.method} ({self.variant})"
+        return f"{name}, seed {self.seed}"
+
+
+class Store:
+    """One output folder."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @contextmanager
+    def opened(self, study: dict[str, Any]) -> Iterator[None]:
+        """Hold the folder for one process, its settings checked against the study's."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(self.directory / ".lock")
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise UserError(
+                f"another falconcal is at work in {self.directory}: wait for it, or choose "
+                "another folder with --out."
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the output folder {self.directory}: {error.strerror or error}. "
+                "Choose another one with --out."
+            ) from None
+        try:
+            self._agree(study)
+            yield
+        finally:
+            lock.release()
+
+    def path(self, run: RunKey) -> Path:
+        return (
+            self.directory
+            / "runs"
+            / run.variant
+            / run.method.replace(":", ".")
+            / f"seed-{run.seed}"
+        )
+
+    def complete(self, run: RunKey) -> bool:
+        return self.path(run).is_dir()
+
+    def runs(self) -> list[RunKey]:
+        """Return the complete runs of the folder."""
+        found = (self.directory / "runs").glob("*/*/seed-*/settings.json")
+        keys = (read_json(path) for path in found)
+        return sorted(RunKey(key["variant"], key["method"], key["seed"]) for key in keys)
+
+    @contextmanager
+    def writing(self, run: RunKey) -> Iterator[Path]:
+        """Give a hidden folder to fill; it becomes the run when all went well, else it goes."""
+        final = self.path(run)
+        partial = final.parent / f".{final.name}"
+        shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            partial.rename(final)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    def _agree(self, study: dict[str, Any]) -> None:
+        """Refuse settings that differ from those of the runs that are already there."""
+        file = self.directory / "study.json"
+        if not file.exists():
+            if (self.directory / "runs").exists():
+                raise UserError(f"{file} is missing beside its runs: choose another --out.")
+            write_text(file, to_json(study))
+            return
+        stored = read_json(file)
+        differences = list(_differences(stored, study))
+        if differences:
+            raise UserError(
+                f"{self.directory} was made with other settings:\n  "
+                + "\n  ".join(differences)
+                + "\nNothing was changed. Choose another folder with --out, or the old settings."
+            )
+        methods = {**stored["methods"], **study["methods"]}
+        write_text(file, to_json({**study, "methods": methods}))
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
+    for key in sorted({*old, *new} - (FREE if not place else set())):
+        name, both = f"{place}{key}", key in old and key in new
+        if place == "methods." and not both:
+            continue  # a method more or less does not touch the runs that are there
+        if both and isinstance(old[key], dict) and isinstance(new[key], dict):
+            yield from _differences(old[key], new[key], f"{name}.")
+        elif not both or old[key] != new[key]:
+            there = json.dumps(old[key]) if key in old else "not set"
+            here = json.dumps(new[key]) if key in new else "not set"
+            yield f"{name}: {there} there, {here} now"
+
+
+def to_json(values: Any) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot read {path}: {error}. Was it damaged? Remove its folder."
+        ) from None
+
+
+def write_table(path: Path, table: polars.DataFrame) -> None:
+    """Write a table as Parquet, whole or not at all."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    write_bytes(path, buffer.getvalue())
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a module's weights as safetensors."""
+    weights = {name: weight.detach().cpu().contiguous() for name, weight in _state(model).items()}
+    write_bytes(path, safetensors.torch.save(weights))
+
+
+def load_weights(path: Path, model: nn.Module) -> nn.Module:
+    """Read a module's weights from safetensors into a module of the same shape."""
+    try:
+        model.load_state_dict(safetensors.torch.load(path.read_bytes()))
+    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
+        raise UserError(f"cannot read the weights {path}: {error}.") from None
+    return model.eval()
+
+
+def _state(model: nn.Module) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = model.state_dict()
+    return state

@@ -1,0 +1,54 @@
+"""Shared by the tests: one thread, the authors' outputs, and tiny data that a network can learn."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from falconcal.data import Bounds, Dataset, Examples
+
+torch.set_num_threads(1)
+FIXTURES = Path(__file__).parent / "fixtures"
+CLASSES = ("left", "middle", "right")
+
+
+def reference(name: str) -> dict[str, numpy.ndarray]:
+    """Return the outputs of the authors' code of one kind."""
+    with numpy.load(FIXTURES / f"{name}.npz", allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+@pytest.fixture(autouse=True)
+def _same_randomness() -> None:
+    torch.manual_seed(0)
+
+
+def stripes(count: int, seed: int = 0) -> Examples:
+    """Return 28x28 images with a bright stripe to the left, in the middle or to the right."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 3
+    images = torch.rand(count, 1, 28, 28, generator=generator) * 0.3
+    for index, label in enumerate(labels.tolist()):
+        images[index, :, :, 4 + 8 * label : 8 + 8 * label] += 0.6
+    return Examples(images, labels, Bounds(0.0, 1.0), CLASSES)
+
+
+@pytest.fixture
+def tiny() -> Dataset:
+    train, validation, test = stripes(90), stripes(30, 1), stripes(30, 2)
+    return Dataset("stripes", "image", CLASSES, Bounds(0.0, 1.0), train, validation, test)
+
+
+def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:
+    """Return a network that learns the stripes in a few steps."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.AvgPool2d(4),
+        nn.Flatten(),
+        nn.Linear(49, 16),
+        nn.ReLU(),
+        nn.Dropout(0.1),
+        nn.Linear(16, outputs),
+    )

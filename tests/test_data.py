@@ -1,0 +1,79 @@
+"""Datasets under one contract, and the digits' fixed split."""
+
+import hashlib
+
+import pytest
+import torch
+
+from falconcal.data import DATASETS, load_dataset
+from falconcal.data.digits import split
+from falconcal.errors import UserError
+from tests.conftest import stripes
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_is_finite_within_bounds_and_labelled(name: str) -> None:
+    dataset = load_dataset(name)
+    for part in (dataset.train, dataset.validation, dataset.test):
+        assert part.classes == dataset.classes
+        assert part.bounds == dataset.bounds
+        assert set(part.labels.tolist()) == set(range(len(dataset.classes)))
+        if dataset.bounds is not None:
+            assert part.inputs.min() >= dataset.bounds.low
+            assert part.inputs.max() <= dataset.bounds.high
+
+
+def test_digits_are_1797_images_of_28_by_28() -> None:
+    digits = load_dataset("digits")
+    sizes = [len(part) for part in (digits.train, digits.validation, digits.test)]
+    assert sizes == [1200, 200, 397]
+    assert digits.train.inputs.shape == (1200, 1, 28, 28)
+    assert digits.train.inputs.min() == 0
+    assert digits.train.inputs.max() == 1
+
+
+def test_the_split_of_digits_is_fixed_disjoint_and_stratified() -> None:
+    from sklearn.datasets import load_digits
+
+    labels = load_digits().target
+    parts = split(labels)
+    together = sorted(index for part in parts for index in part.tolist())
+    assert together == list(range(1797))
+    for part in parts:
+        shares = torch.bincount(torch.from_numpy(labels[part])) / len(part)
+        assert shares.min() > 0.09
+        assert shares.max() < 0.11
+    indices = ",".join(str(index) for part in parts for index in part.tolist())
+    assert hashlib.sha256(indices.encode()).hexdigest() == SPLIT_CHECKSUM
+
+
+SPLIT_CHECKSUM = "d419b222778f842609b842b44ce497b19ce8002854b114c29c1b9510786705db"
+
+
+def test_shuffled_batches_hold_every_example_once_and_depend_on_seed_and_epoch() -> None:
+    data = stripes(25)
+    batches = data.batches(10, shuffle=True, seed=1)
+    first = [labels for _, labels in batches]
+    assert [len(labels) for labels in first] == [10, 10, 5]
+    seen = torch.cat([inputs for inputs, _ in batches]).flatten(1).sum(1).sort().values
+    torch.testing.assert_close(seen, data.inputs.flatten(1).sum(1).sort().values)
+    again = [labels for _, labels in data.batches(10, shuffle=True, seed=1)]
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    batches.set_epoch(2)
+    assert not torch.equal(torch.cat([labels for _, labels in batches]), torch.cat(first))
+
+
+def test_a_batch_of_no_examples_is_refused() -> None:
+    with pytest.raises(UserError, match="at least 1 example"):
+        stripes(3).batches(0)
+
+
+def test_an_unknown_dataset_is_refused_with_a_hint() -> None:
+    with pytest.raises(UserError, match=r"Did you mean 'digits'\?"):
+        load_dataset("digit")
+
+
+def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
+    assert load_dataset("falconcal.data.digits:load").name == "digits"
+    with pytest.raises(UserError, match=r"package\.module:Name"):
+        load_dataset("falconcal.data.digits:nothing")

@@ -1,0 +1,89 @@
+"""Predictions: what comes in is checked, what goes out is a distribution."""
+
+import pytest
+import torch
+from torch import nn
+
+from falconcal.data import Examples
+from falconcal.errors import UserError
+from falconcal.predictions import Predictions, predict
+from tests.conftest import small_network, stripes
+
+
+def test_raw_logits_are_refused_and_the_way_is_shown() -> None:
+    with pytest.raises(UserError, match=r"row 0.*from_logits"):
+        Predictions(torch.tensor([[2.0, 1.0]]), torch.tensor([0]))
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused() -> None:
+    rows = torch.tensor([[0.5, 0.5], [0.5, 0.4]])
+    with pytest.raises(UserError, match=r"sum to 0\.9 in row 1"):
+        Predictions.from_probabilities(rows, torch.tensor([0, 1]))
+
+
+def test_negative_probabilities_are_refused() -> None:
+    with pytest.raises(UserError, match="negative"):
+        Predictions.from_probabilities(torch.tensor([[1.5, -0.5]]), torch.tensor([0]))
+
+
+def test_nan_is_refused() -> None:
+    with pytest.raises(UserError, match="NaN"):
+        Predictions.from_logits(torch.tensor([[torch.nan, 1.0]]), torch.tensor([0]))
+    with pytest.raises(UserError, match="row 0"):
+        Predictions(torch.tensor([[torch.nan, 1.0]]), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("label", [2, -2])
+def test_labels_out_of_range_are_refused(label: int) -> None:
+    with pytest.raises(UserError, match=rf"from 0 to 1.*got {label} at index 1"):
+        Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0, label]))
+
+
+def test_wrong_shapes_and_types_are_refused() -> None:
+    with pytest.raises(UserError, match=r"shape \(2,\)"):
+        Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0]))
+    with pytest.raises(UserError, match="whole-number"):
+        Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0.0, 1.0]))
+    with pytest.raises(UserError, match="2 classes"):
+        Predictions.from_logits(torch.zeros(2, 1), torch.tensor([0, 0]))
+
+
+def test_predict_gives_the_softmax_of_the_model_in_inference_mode() -> None:
+    model, data = small_network().train(), stripes(10)
+    model[0].eval()  # a part that the user holds in inference mode stays so
+    predictions = predict(model, data)
+    assert model.training
+    assert not model[0].training
+    with torch.no_grad():
+        expected = model.eval()(data.inputs).double().softmax(1)
+    torch.testing.assert_close(predictions.log_probs.exp(), expected)
+
+
+def test_predict_does_not_depend_on_the_batch_size() -> None:
+    model, data = small_network(), stripes(20)
+    whole, cut = predict(model, data), predict(model, data.batches(7))
+    torch.testing.assert_close(whole.log_probs, cut.log_probs)
+
+
+def test_predict_refuses_an_empty_loader() -> None:
+    with pytest.raises(UserError, match="loader empty"):
+        predict(small_network(), [])
+
+
+def test_predict_refuses_a_model_with_the_wrong_number_of_outputs() -> None:
+    with pytest.raises(UserError, match=r"\(10, 3\).*\(10, 4\).*one output a class"):
+        predict(small_network(outputs=4), stripes(10))
+
+
+def test_predict_refuses_nan_inputs_by_index() -> None:
+    inputs = torch.zeros(3, 2)
+    inputs[1, 0] = torch.nan
+    with pytest.raises(UserError, match="index 1"):
+        predict(nn.Linear(2, 2), [(inputs, torch.zeros(3).long())])
+
+
+def test_examples_refuse_what_is_not_finite_and_what_is_empty() -> None:
+    with pytest.raises(UserError, match="infinity in 1 of 2"):
+        Examples(torch.tensor([[1.0], [torch.inf]]), torch.tensor([0, 1]))
+    with pytest.raises(UserError, match="at least one example"):
+        Examples(torch.zeros(0, 3), torch.zeros(0).long())

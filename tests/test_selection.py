@@ -1,0 +1,99 @@
+"""Choosing by validation data: the criterion by hand, and which epoch is kept."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from falconcal.data import Dataset
+from falconcal.errors import UserError
+from falconcal.methods import Falcon
+from falconcal.metrics import expected_calibration_error
+from falconcal.predictions import predict
+from falconcal.selection import EpochKeeper, Judgement, judge, shifted_validation
+from falconcal.shifts import SHIFTS
+from falconcal.shifts.adversarial import EPSILONS, fgsm
+from falconcal.training import History
+from tests.conftest import small_network
+
+
+def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: Dataset) -> None:
+    reference, model, clean = small_network(seed=1), small_network(seed=2), tiny.validation
+    shift = SHIFTS["contrast"]
+    judgement = judge(model, shifted_validation(clean, reference, [shift]))
+
+    def error(inputs: Tensor) -> float:
+        return expected_calibration_error(predict(model, clean.repeated(inputs)))
+
+    attacked = [fgsm(reference, clean.inputs, clean.labels, eps, clean.bounds) for eps in EPSILONS]
+    families = [
+        error(clean.inputs),
+        sum(error(inputs) for inputs in attacked) / 10,
+        sum(error(shift.at(clean.inputs, level)) for level in range(1, 6)) / 5,
+    ]
+    assert judgement.criterion == pytest.approx(sum(families) / 3)
+    assert list(judgement.families.values()) == pytest.approx(families)
+
+
+def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) -> None:
+    model = small_network(seed=2)
+    own = judge(model, shifted_validation(tiny.validation, model, ()))
+    assert judge(model, tiny.validation.batches(7)).criterion == pytest.approx(own.criterion)
+
+
+class Scripted(EpochKeeper):
+    """A keeper whose judgements are told beforehand."""
+
+    def __init__(self, script: list[tuple[float, float]], required: float) -> None:
+        super().__init__([], len(script))
+        self.required = required
+        self.script = iter(Judgement(accuracy, criterion) for accuracy, criterion in script)
+
+
+@pytest.mark.parametrize(
+    ("script", "required", "kept"),
+    [
+        ([(0.9, 0.2), (0.9, 0.1), (0.9, 0.3)], 0.0, 2),  # the lowest criterion
+        ([(0.5, 0.01), (0.9, 0.2), (0.9, 0.3)], 0.0, 2),  # not that of a model that knows less
+        ([(0.9, 0.2), (0.895, 0.1), (0.8, 0.0)], 0.0, 2),  # within a hundredth is enough
+        ([(0.7, 0.2), (0.8, 0.3), (0.75, 0.1)], 0.9, 2),  # none is enough: the most accurate
+    ],
+)
+def test_which_epoch_is_kept(
+    script: list[tuple[float, float]],
+    required: float,
+    kept: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper, model = Scripted(script, required), nn.Linear(1, 1)
+    monkeypatch.setattr("falconcal.selection.judge", lambda *_: next(keeper.script))
+    for epoch in range(1, len(script) + 1):
+        with torch.no_grad():
+            model.weight.fill_(epoch)
+        keeper.judge(model, epoch)
+    keeper.restore(model)
+    assert keeper.epoch == kept
+    assert model.weight.item() == kept
+
+
+def test_ten_epochs_are_judged_and_the_last_among_them() -> None:
+    assert EpochKeeper([], 30).judged == {3, 6, 9, 12, 15, 18, 21, 24, 27, 30}
+    assert EpochKeeper([], 4).judged == {1, 2, 3, 4}
+
+
+def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Dataset) -> None:
+    validation = shifted_validation(tiny.validation, small_network(seed=1), [SHIFTS["contrast"]])
+    history = History()
+    with history.recording():
+        model = Falcon(epochs=6, learning_rate=0.01, keep="best").fit(
+            small_network(), tiny.train.batches(30), validation
+        )
+    judged = [record.validation for record in history]
+    best = max(record["accuracy"] for record in judged)
+    enough = [record for record in judged if record["accuracy"] >= best - 0.01]
+    final = judge(model, validation)
+    assert final.criterion == pytest.approx(min(record["criterion"] for record in enough))
+
+
+def test_an_empty_validation_set_is_refused(tiny: Dataset) -> None:
+    with pytest.raises(UserError, match="empty"):
+        Falcon(epochs=1, keep="best").fit(small_network(), tiny.train.batches(), [])

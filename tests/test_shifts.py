@@ -1,0 +1,152 @@
+"""Every shift of the table under one contract; affine against Keras, the rest against SciPy."""
+
+import itertools
+
+import numpy
+import pytest
+import scipy.ndimage
+import scipy.stats
+import torch
+
+from falconcal.errors import UserError
+from falconcal.shifts import SHIFTS, Shift, affine_shifts, find_shift
+from falconcal.shifts.affine import rotation, warp
+from falconcal.shifts.noise import Noise
+from tests.conftest import reference, stripes
+
+SHIFT_LEVELS = [(name, level) for name, shift in SHIFTS.items() for level in shift.levels]
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_level_0_is_the_identity_to_the_bit(name: str) -> None:
+    images = stripes(5).inputs
+    assert torch.equal(SHIFTS[name].at(images, 0), images)
+
+
+@pytest.mark.parametrize(("name", "level"), SHIFT_LEVELS)
+def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, level: int) -> None:
+    images = torch.rand(4, 3, 30, 32)
+    before = images.clone()
+    shifted = SHIFTS[name].at(images, level)
+    assert shifted.shape == images.shape
+    assert shifted.dtype == images.dtype
+    assert shifted.min() >= -1e-6
+    assert shifted.max() <= 1 + 1e-6
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
+    images, shift = torch.rand(23, 1, 28, 28), SHIFTS[name]
+    whole = shift.at(images, 3, seed=5)
+    assert torch.equal(shift.at(images, 3, seed=5), whole)
+    for size in (1, 4, 10):
+        numbers = torch.arange(23)
+        parts = [
+            shift.at(part, 3, seed=5, examples=numbers[part_numbers])
+            for part, part_numbers in zip(
+                torch.split(images, size), torch.split(numbers, size), strict=True
+            )
+        ]
+        assert torch.equal(torch.cat(parts), whole)
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_higher_levels_lie_further_from_the_clean_images(name: str) -> None:
+    shift, across = SHIFTS[name], torch.linspace(0, 1, 28)
+    ramp = ((across[:, None] + 2 * across[None]) / 3)[None, None]  # (1, 1, 28, 28)
+    distances = [(shift.at(ramp, level) - ramp).abs().mean().item() for level in shift.levels]
+    assert distances[0] == 0
+    assert all(near < far for near, far in itertools.pairwise(distances))
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_unknown_levels_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match="levels 0 to"):
+        SHIFTS[name].at(torch.rand(1, 1, 28, 28), 99)
+
+
+@pytest.mark.parametrize(("row", "name"), list(enumerate(reference("affine")["perturbations"])))
+def test_affine_outputs_match_keras_at_every_pixel_and_level(row: int, name: str) -> None:
+    stored = reference("affine")
+    shift = SHIFTS[str(name)]
+    numpy.testing.assert_allclose(shift.strengths, stored["levels"][row])
+    images = torch.from_numpy(stored["images"] / 255).float()[:, None]
+    for level in shift.levels:
+        ours = shift.at(images, level)[:, 0].numpy()
+        numpy.testing.assert_allclose(ours, stored["outputs"][row, level], atol=1e-4, rtol=0)
+
+
+def test_rotation_about_the_true_centre_is_exact_at_90_degrees() -> None:
+    images = torch.rand(2, 1, 28, 28)
+    turned = find_shift("rot_right", "true").at(images, 9)
+    torch.testing.assert_close(turned, images.rot90(-1, (2, 3)), atol=1e-5, rtol=0)
+    off_centre = find_shift("rot_right", "keras").at(images, 9)
+    assert not torch.allclose(off_centre, turned, atol=1e-2)
+
+
+@pytest.mark.parametrize("size", [(28, 28), (31, 40)])
+def test_warp_matches_scipy_on_any_size_and_on_colour(size: tuple[int, int]) -> None:
+    images = torch.rand(3, 2, *size, dtype=torch.float64)
+    matrix, _ = rotation(33.0)
+    middle = (numpy.array(size) - 1) / 2
+    offset = middle - matrix @ middle
+    ours = warp(images, 33.0, matrix_of=rotation, centre="true")
+    for image, warped in zip(images.flatten(0, 1), ours.flatten(0, 1), strict=True):
+        theirs = scipy.ndimage.affine_transform(
+            image.numpy(), matrix, offset, order=1, mode="nearest"
+        )
+        numpy.testing.assert_allclose(warped.numpy(), theirs, atol=1e-9)
+
+
+def test_affine_shifts_refuse_what_is_not_an_image() -> None:
+    with pytest.raises(UserError, match="height, width"):
+        affine_shifts()["shear"].at(torch.rand(3, 28), 1)
+
+
+def test_gaussian_blur_matches_scipy() -> None:
+    images = torch.rand(2, 1, 28, 28, dtype=torch.float64)
+    ours = SHIFTS["gaussian_blur"].at(images, 2)
+    for image, blurred in zip(images[:, 0], ours[:, 0], strict=True):
+        theirs = scipy.ndimage.gaussian_filter(image.numpy(), 1.0, mode="mirror", radius=3)
+        numpy.testing.assert_allclose(blurred.numpy(), theirs, atol=1e-12)
+
+
+def test_contrast_keeps_the_mean_and_shrinks_the_deviation() -> None:
+    images = torch.rand(4, 1, 28, 28)
+    ours = SHIFTS["contrast"].at(images, 3)
+    torch.testing.assert_close(ours.mean((1, 2, 3)), images.mean((1, 2, 3)))
+    torch.testing.assert_close(ours.std((1, 2, 3)), 0.4 * images.std((1, 2, 3)))
+
+
+def noise(seed: int = 0, level: int = 1, name: str = "some", count: int = 200) -> Noise:
+    return Noise(name, seed, level, torch.arange(count))
+
+
+def test_noise_is_uniform_and_normal() -> None:
+    uniform = noise().uniform((500,)).flatten().numpy()
+    normal = noise().normal((500,)).flatten().numpy()
+    assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(normal, "norm").pvalue > 1e-3
+    assert uniform.min() > 0
+    assert uniform.max() < 1
+
+
+def test_noise_of_neighbours_is_unrelated() -> None:
+    values = noise().normal((500,))  # (200, 500)
+    between_examples = torch.corrcoef(values[:50]).fill_diagonal_(0).abs().max()
+    between_positions = torch.corrcoef(values.T[:50]).fill_diagonal_(0).abs().max()
+    assert between_examples < 0.25
+    assert between_positions < 0.35
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"level": 2}, {"name": "other"}])
+def test_noise_changes_with_each_part_of_its_key(other: dict[str, int]) -> None:
+    base, changed = noise().normal((500,)), noise(**other).normal((500,))  # type: ignore[arg-type]
+    assert torch.corrcoef(torch.stack([base.flatten(), changed.flatten()]))[0, 1].abs() < 0.02
+
+
+def test_a_shift_from_outside_needs_no_table() -> None:
+    inverted = Shift("invert", (0.0, 1.0), lambda inputs, strength, _: strength - inputs)
+    images = torch.rand(2, 1, 4, 4)
+    torch.testing.assert_close(inverted.at(images, 1), 1 - images)

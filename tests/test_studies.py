@@ -1,0 +1,272 @@
+"""Studies: read, changed, run, taken up again, refused; every file whole or absent."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import polars
+import pytest
+import torch
+
+from falconcal.data import Dataset
+from falconcal.errors import UsageError, UserError
+from falconcal.evaluation import POOLED
+from falconcal.metrics import METRICS
+from falconcal.models import LeNet
+from falconcal.predictions import predict
+from falconcal.studies import STUDIES, Study, find_study
+from falconcal.studies.runner import run_study
+from falconcal.studies.store import PLAIN, RunKey, Store, load_weights
+from falconcal.studies.study import read_study
+from falconcal.training import EpochRecord
+from tests.conftest import small_network, stripes
+
+TEXT = """
+name = "stripes"
+title = "Stripes"
+dataset = "tests.test_studies:load_stripes"
+model = "tests.test_studies:make_small"
+batch_size = 30
+shifts = ["shear", "xshift"]
+selection_shifts = ["contrast"]
+[methods.dropout]
+epochs = 12
+learning_rate = 0.01
+[methods.falcon]
+epochs = 12
+learning_rate = 0.01
+keep = "best"
+"""
+
+
+def load_stripes() -> Dataset:
+    train, validation, test = stripes(90), stripes(30, 1), stripes(30, 2)
+    assert train.classes is not None
+    return Dataset("stripes", "image", train.classes, train.bounds, train, validation, test)
+
+
+def make_small(dataset: Dataset) -> torch.nn.Module:
+    return small_network(len(dataset.classes))
+
+
+class Silent:
+    """A progress that remembers what it was told."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.begun: list[RunKey] = []
+        self.skipped: list[RunKey] = []
+        self.stop_at = stop_at
+
+    def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None:  # noqa: ARG002
+        self.begun.append(run)
+
+    def epoch(self, record: EpochRecord) -> None:  # noqa: ARG002
+        if len(self.begun) == self.stop_at:
+            raise KeyboardInterrupt
+
+    def scoring(self, shift: str, level: int) -> None: ...
+    def end(self, run: RunKey, seconds: float) -> None: ...
+
+    def skip(self, run: RunKey, number: int, total: int) -> None:  # noqa: ARG002
+        self.skipped.append(run)
+
+
+def study(*changes: str) -> Study:
+    return read_study(TEXT, "test", changes)
+
+
+def everything(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_of_the_table_is_valid_and_named_after_its_file(name: str) -> None:
+    found = find_study(name)
+    assert found.name == name
+    assert found.title
+    assert found.resolved()["methods"]
+    assert not set(found.shifts) & set(found.selection_shifts)
+
+
+def test_digits_follows_the_protocol() -> None:
+    digits = find_study("digits")
+    assert len(digits.shifts) == 9
+    assert (digits.dataset, digits.model, list(digits.methods)) == (
+        "digits",
+        "lenet",
+        ["dropout", "falcon"],
+    )
+    assert set(digits.selection_shifts) == {"gaussian_noise", "gaussian_blur", "contrast"}
+
+
+def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
+    run_study(study("seeds=2"), tmp_path, Silent())
+    rows = polars.read_parquet(tmp_path / "rows.parquet")
+    assert rows.columns == [
+        "study", "variant", "method", "seed", "shift", "level", "metric", "value", "examples",
+    ]  # fmt: skip
+    assert set(rows["variant"]) == {PLAIN}
+    assert set(rows["seed"]) == {0, 1}
+    assert set(rows["metric"]) == {*METRICS, *POOLED}
+    assert set(rows.filter(polars.col("level").is_null())["metric"]) == set(POOLED)
+    keys = ["method", "seed", "shift", "level", "metric"]
+    assert rows.select(keys).is_duplicated().sum() == 0
+    run = Store(tmp_path).path(RunKey(PLAIN, "falcon", 1))
+    assert sorted(path.name for path in run.iterdir()) == [
+        "history.parquet", "run.json", "scores.parquet", "settings.json", "weights.safetensors",
+    ]  # fmt: skip
+    settings = json.loads((run / "settings.json").read_text())
+    assert settings["settings"]["epochs"] == 12
+    assert settings["settings"]["entropy_weight"] == 50
+    origin = json.loads((run / "run.json").read_text())
+    assert origin["training_seconds"] > 0
+    assert origin["threads"] == torch.get_num_threads()
+    assert (tmp_path / "examples" / "shear.png").exists()
+
+
+def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    folder = Store(tmp_path).path(RunKey(PLAIN, "dropout", 0))
+    model = load_weights(folder / "weights.safetensors", small_network())
+    scores = predict(model, load_stripes().test).scores()
+    stored = polars.read_parquet(folder / "scores.parquet").filter(level=0)
+    assert scores.confidence.tolist() == pytest.approx(stored["confidence"].to_list())
+
+
+def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    before = everything(tmp_path / "runs")
+    again = Silent()
+    run_study(study("seeds=2"), tmp_path, again)
+    assert again.skipped == [RunKey(PLAIN, "dropout", 0)]
+    assert len(again.begun) == 3
+    after = everything(tmp_path / "runs")
+    assert {path: after[path] for path in before} == before
+    assert len(polars.read_parquet(tmp_path / "rows.parquet").unique(["method", "seed"])) == 4
+
+
+def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
+    tmp_path: Path,
+) -> None:
+    run_study(study(), tmp_path / "whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study(), tmp_path / "broken", Silent(stop_at=2))
+    assert Store(tmp_path / "broken").runs() == [RunKey(PLAIN, "dropout", 0)]
+    assert not list((tmp_path / "broken" / "runs").rglob(".seed-*"))
+    run_study(study(), tmp_path / "broken", Silent())
+    whole, mended = (
+        polars.read_parquet(tmp_path / name / "rows.parquet") for name in ("whole", "broken")
+    )
+    assert mended.equals(whole)
+
+
+def test_the_reference_is_the_same_trained_alone_or_taken_from_its_run(tmp_path: Path) -> None:
+    run_study(study(), tmp_path / "both", Silent())
+    run_study(study(), tmp_path / "alone", Silent(), ["falcon"])
+    both, alone = (
+        polars.read_parquet(tmp_path / name / "rows.parquet").filter(method="falcon")
+        for name in ("both", "alone")
+    )
+    assert alone.equals(both)
+    assert (tmp_path / "alone" / "reference" / "weights.safetensors").exists()
+
+
+def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    left = Store(tmp_path).path(RunKey(PLAIN, "falcon", 0)).parent / ".seed-0"
+    left.mkdir(parents=True)
+    (left / "weights.safetensors").write_bytes(b"half")
+    run_study(study(), tmp_path, Silent())
+    assert not left.exists()
+    assert len(Store(tmp_path).runs()) == 2
+
+
+def test_a_folder_made_with_other_settings_is_refused_and_left_alone(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    before = everything(tmp_path)
+    with pytest.raises(UserError, match=r"methods\.dropout\.epochs: 12 there, 5 now"):
+        run_study(study("dropout.epochs=5"), tmp_path, Silent())
+    with pytest.raises(UserError, match=r"batch_size: 30 there, 10 now"):
+        run_study(study("batch_size=10"), tmp_path, Silent())
+    assert everything(tmp_path) == before
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with (
+        Store(tmp_path).opened(study().resolved()),
+        pytest.raises(UserError, match="another falconcal is at work"),
+    ):
+        run_study(study(), tmp_path, Silent())
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="cannot write to the output folder"):
+        run_study(study(), tmp_path / "file" / "out", Silent())
+
+
+def test_a_damaged_study_file_is_named(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(UserError, match=r"study\.json"):
+        run_study(study(), tmp_path, Silent())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("falcon.epoch=3", "Falcon: unknown setting 'epoch'. Did you mean 'epochs'"),
+        ("methods.falcon.epochs=0", "epochs should be greater than or equal to 1, got 0"),
+        ("falcon.share=1.5", "share should be less than or equal to 1"),
+        ("falcon.entropy_weight=-1", "entropy_weight should be greater than or equal to 0"),
+        ("falcon.epochs=many", "epochs should be a valid integer, got 'many'"),
+        ("falcon.seed=3", "use --seeds"),
+        ("falcn.epochs=3", "Did you mean 'falcon'"),
+        ("batchsize=3", "Did you mean 'batch_size'"),
+        ("epochs=3", "METHOD.SETTING=value"),
+        ("methods.falcon=3", "METHOD.SETTING=value"),
+        ("falcon.epochs", "expects key=value"),
+        ("dataset=digts", "unknown dataset 'digts'. Did you mean 'digits'"),
+        ("model=lent", "unknown model 'lent'. Did you mean 'lenet'"),
+        ('shifts=["sheer"]', "unknown shift 'sheer'. Did you mean 'shear'"),
+        ("seeds=0", "seeds should be greater than or equal to 1"),
+        ("centre=left", "centre should be 'keras' or 'true'"),
+    ],
+)
+def test_wrong_changes_are_refused(change: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        study(change)
+    assert message in str(error.value)
+
+
+def test_right_changes_reach_the_method() -> None:
+    changed = study(
+        "falcon.gradient=exact", "falcon.epsilons=[0.0, 0.1]", "methods.dropout.epochs=3"
+    )
+    assert changed.resolved()["methods"]["falcon"]["gradient"] == "exact"
+    assert changed.resolved()["methods"]["falcon"]["epsilons"] == [0.0, 0.1]
+    assert changed.resolved()["methods"]["dropout"]["epochs"] == 3
+
+
+def test_a_study_file_is_read_and_a_wrong_one_named(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(TEXT)
+    assert find_study(str(file)) == study()
+    file.write_text("name = ")
+    with pytest.raises(UsageError, match=r"own\.toml is not valid TOML"):
+        find_study(str(file))
+    with pytest.raises(UsageError, match="cannot read study"):
+        find_study(str(tmp_path / "none.toml"))
+
+
+def test_an_unknown_method_in_the_file_is_refused() -> None:
+    values = TEXT.replace("[methods.falcon]", "[methods.falkon]")
+    with pytest.raises(UsageError, match="Did you mean 'falcon'"):
+        read_study(values, "test")
+    assert tomllib.loads(values)["methods"]["falkon"]
+
+
+def test_damaged_weights_are_named(tmp_path: Path) -> None:
+    (tmp_path / "weights.safetensors").write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match=r"weights\.safetensors"):
+        load_weights(tmp_path / "weights.safetensors", LeNet())

@@ -1,0 +1,211 @@
+"""The loop: what it steps, records, keeps and refuses."""
+
+import copy
+import logging
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falconcal.data import Bounds, Dataset
+from falconcal.errors import UserError
+from falconcal.methods import Falcon, L2Dropout
+from falconcal.training import (
+    CollapseWarning,
+    History,
+    Objective,
+    Step,
+    Training,
+    bounds_of,
+    fit_objectives,
+    set_dropout,
+)
+from tests.conftest import small_network, stripes
+
+# a few steps teach these networks little, and falconcal rightly says so
+pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
+
+
+def test_one_epoch_is_a_plain_adam_loop(tiny: Dataset) -> None:
+    """The independent truth: the same updates written out in plain torch."""
+    ours, plain = small_network(), small_network()
+    batches = tiny.train.batches(30, shuffle=True, seed=3)
+    L2Dropout(epochs=2, learning_rate=0.01, dropout=0.0).fit(
+        ours, batches, tiny.validation.batches()
+    )
+    set_dropout(plain, 0.0)
+    optimizer = torch.optim.Adam(plain.parameters(), lr=0.01)
+    for epoch in (1, 2):
+        batches.set_epoch(epoch)
+        for inputs, labels in batches:
+            optimizer.zero_grad()
+            functional.cross_entropy(plain(inputs), labels).backward()
+            optimizer.step()
+    torch.testing.assert_close(weights(ours), weights(plain))
+
+
+def test_history_holds_every_term_of_every_epoch(tiny: Dataset) -> None:
+    history = History()
+    with history.recording():
+        Falcon(epochs=3, l2_weight=0.001).fit(
+            small_network(), tiny.train.batches(30), tiny.validation.batches()
+        )
+    assert [record.epoch for record in history] == [1, 2, 3]
+    names = {"clean/cross_entropy", "clean/l2", "clean/entropy", "calibration/calibration"}
+    assert set(history[0].terms) == names
+    table = history.table()
+    assert table.columns == ["epoch", "term", "value"]
+    assert len(table) == 3 * len(names)
+
+
+def test_nobody_watches_after_the_with(tiny: Dataset) -> None:
+    history = History()
+    with history.recording():
+        pass
+    L2Dropout(epochs=1).fit(small_network(), tiny.train.batches(), tiny.validation.batches())
+    assert history == []
+
+
+def test_the_callers_random_state_is_left_alone(tiny: Dataset) -> None:
+    model = small_network()
+    state = torch.get_rng_state()
+    L2Dropout(epochs=1).fit(model, tiny.train.batches(), tiny.validation.batches())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_any_loader_will_do(tiny: Dataset) -> None:
+    pairs = torch.utils.data.TensorDataset(tiny.train.inputs, tiny.train.labels)
+    loader = torch.utils.data.DataLoader(pairs, batch_size=30)
+    model = Falcon(epochs=1, bounds=Bounds(0.0, 1.0)).fit(small_network(), loader, loader)
+    assert not model.training
+
+
+def test_a_share_of_batches_gets_the_objective(tiny: Dataset) -> None:
+    steps: list[int] = []
+
+    def terms(step: Step) -> dict[str, Tensor]:
+        steps.append(step.epoch)
+        return {"loss": step.logits(step.inputs).square().mean()}
+
+    objective = Objective("some", terms, torch.optim.SGD, share=0.3)
+    training = Training(epochs=50)
+    with pytest.warns(CollapseWarning):
+        fit_objectives(
+            small_network(),
+            tiny.train.batches(30),
+            tiny.validation.batches(),
+            [objective],
+            training,
+        )
+    assert 0.15 < len(steps) / 150 < 0.45
+
+
+def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def clean(step: Step) -> dict[str, Tensor]:
+        loss = functional.cross_entropy(step.logits(step.inputs), step.labels)
+        bare = copy.deepcopy(model)
+        inputs = step.inputs.detach().clone().requires_grad_()
+        (expected,) = torch.autograd.grad(
+            functional.cross_entropy(bare(inputs), step.labels), inputs
+        )
+        seen.append((expected, torch.empty(0)))
+        return {"loss": loss}
+
+    def after(step: Step) -> dict[str, Tensor]:
+        assert step.input_gradient is not None
+        seen[-1] = (seen[-1][0], step.input_gradient)
+        assert not step.inputs.requires_grad
+        return {"loss": step.logits(step.inputs).mean() * 0}
+
+    model = small_network()
+    objectives = [
+        Objective("clean", clean, torch.optim.SGD, keeps_input_gradient=True),
+        Objective("after", after, torch.optim.SGD),
+    ]
+    fit_objectives(
+        model,
+        tiny.train.batches(30),
+        tiny.validation.batches(),
+        objectives,
+        Training(epochs=20, dropout=0.0),
+    )
+    for expected, kept in seen:
+        torch.testing.assert_close(kept, expected)
+
+
+def test_training_that_collapses_says_so(tiny: Dataset) -> None:
+    model = small_network()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    with pytest.warns(CollapseWarning, match=r"validation accuracy 0\.333"):
+        L2Dropout(epochs=1, learning_rate=1e-9).fit(
+            model, tiny.train.batches(), tiny.validation.batches()
+        )
+
+
+def test_training_that_diverges_says_so(tiny: Dataset) -> None:
+    with pytest.raises(UserError, match=r"diverged.*epoch"):
+        L2Dropout(epochs=20, learning_rate=1e30, dropout=0.0).fit(
+            small_network(), tiny.train.batches(), tiny.validation.batches()
+        )
+
+
+def test_an_empty_loader_is_refused(tiny: Dataset) -> None:
+    with pytest.raises(UserError, match="loader empty"):
+        L2Dropout(epochs=1).fit(small_network(), [], tiny.validation.batches())
+
+
+def test_a_model_with_the_wrong_number_of_outputs_is_refused(tiny: Dataset) -> None:
+    with pytest.raises(UserError, match=r"expected logits of shape \(90, 3\).*got \(90, 4\)"):
+        L2Dropout(epochs=1).fit(small_network(4), tiny.train.batches(), tiny.validation.batches())
+
+
+def test_labels_beyond_the_outputs_are_refused_from_any_loader() -> None:
+    loader = [(torch.rand(4, 1, 28, 28), torch.tensor([0, 1, 2, 7]))]
+    with pytest.raises(UserError, match=r"from 0 to 2.*got 7 at index 3"):
+        L2Dropout(epochs=1).fit(small_network(), loader, loader)
+
+
+def test_labels_of_no_known_class_are_refused() -> None:
+    loader = [(torch.rand(2, 1, 28, 28), torch.tensor([0, -1]))]
+    with pytest.raises(UserError, match="true class"):
+        L2Dropout(epochs=1).fit(small_network(), loader, loader)
+
+
+def test_nan_inputs_are_refused() -> None:
+    loader = [(torch.full((2, 1, 28, 28), torch.nan), torch.tensor([0, 1]))]
+    with pytest.raises(UserError, match="NaN or infinity in 2 of 2"):
+        L2Dropout(epochs=1).fit(small_network(), loader, loader)
+
+
+def test_dropout_is_set_on_every_layer_or_refused() -> None:
+    outer, inner = nn.Dropout(0.1), nn.Dropout2d(0.2)
+    set_dropout(nn.Sequential(outer, nn.Sequential(inner)), 0.4)
+    assert [outer.p, inner.p] == [0.4, 0.4]
+    with pytest.raises(UserError, match=r"nn\.Dropout layers"):
+        set_dropout(nn.Linear(1, 1), 0.5)
+
+
+def test_bounds_come_from_the_data_or_must_be_stated() -> None:
+    assert bounds_of(stripes(3).batches(), "data") == Bounds(0.0, 1.0)
+    assert bounds_of([], Bounds(-1.0, 1.0)) == Bounds(-1.0, 1.0)
+    assert bounds_of([], None) is None
+    with pytest.raises(UserError, match=r"bounds=Bounds\(0, 1\)"):
+        bounds_of([], "data")
+
+
+def test_every_epoch_is_logged(tiny: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="falconcal.training"):
+        L2Dropout(epochs=2).fit(small_network(), tiny.train.batches(), tiny.validation.batches())
+    assert [record.getMessage()[:12] for record in caplog.records] == [
+        "epoch 1 of 2",
+        "epoch 2 of 2",
+    ]
