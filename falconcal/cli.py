@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,9 +13,6 @@ from rich.table import Table
 
 import falconcal
 from falconcal.errors import UsageError, UserError
-
-if TYPE_CHECKING:
-    import polars
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -116,10 +113,10 @@ def report(
     directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
-    from falconcal.report import summary_table, write_report
+    from falconcal.report import write_report
 
     page = write_report(directory)
-    output.print(_summary(summary_table(directory)))
+    output.print(_summary(directory))
     output.print(f"Report: {page}", highlight=False, soft_wrap=True)
 
 
@@ -146,13 +143,16 @@ def _show_list(kind: str, entries: Mapping[str, str]) -> None:
         output.print(f"  {name:<{width}}  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _summary(table: "polars.DataFrame") -> Table:
-    """Return the summary for a terminal: a row a method, figures to three places."""
+def _summary(directory: Path) -> Table:
+    """Return the summary of an output folder for a terminal, a row a method."""
+    from falconcal.report import headline
+
+    heading, rows = headline(directory)
     shown = Table(title="Summary", title_justify="left")
-    for column in table.columns:
-        shown.add_column(column.replace("_", " "), justify="right")
-    for row in table.iter_rows():
-        shown.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
+    for number, text in enumerate(heading):
+        shown.add_column(text, justify="right" if number else "left")
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 

@@ -37,8 +37,9 @@ def stripes(count: int, seed: int = 0) -> Examples:
 
 @pytest.fixture
 def tiny() -> Dataset:
-    train, validation, test = stripes(90), stripes(30, 1), stripes(30, 2)
-    return Dataset("stripes", "image", CLASSES, Bounds(0.0, 1.0), train, validation, test)
+    from tests.stripes import load_stripes
+
+    return load_stripes()
 
 
 def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:

@@ -106,9 +106,9 @@ def test_affine_shifts_refuse_what_is_not_an_image() -> None:
 
 def test_gaussian_blur_matches_scipy() -> None:
     images = torch.rand(2, 1, 28, 28, dtype=torch.float64)
-    ours = SHIFTS["gaussian_blur"].at(images, 2)
+    ours = SHIFTS["gaussian_blur"].at(images, 1)
     for image, blurred in zip(images[:, 0], ours[:, 0], strict=True):
-        theirs = scipy.ndimage.gaussian_filter(image.numpy(), 1.0, mode="mirror", radius=3)
+        theirs = scipy.ndimage.gaussian_filter(image.numpy(), 2.0, mode="mirror", radius=6)
         numpy.testing.assert_allclose(blurred.numpy(), theirs, atol=1e-12)
 
 
@@ -116,7 +116,7 @@ def test_contrast_keeps_the_mean_and_shrinks_the_deviation() -> None:
     images = torch.rand(4, 1, 28, 28)
     ours = SHIFTS["contrast"].at(images, 3)
     torch.testing.assert_close(ours.mean((1, 2, 3)), images.mean((1, 2, 3)))
-    torch.testing.assert_close(ours.std((1, 2, 3)), 0.4 * images.std((1, 2, 3)))
+    torch.testing.assert_close(ours.std((1, 2, 3)), 0.1 * images.std((1, 2, 3)))
 
 
 def noise(seed: int = 0, level: int = 1, name: str = "some", count: int = 200) -> Noise:

@@ -8,7 +8,6 @@ import polars
 import pytest
 import torch
 
-from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
 from falconcal.evaluation import POOLED
 from falconcal.metrics import METRICS
@@ -19,34 +18,10 @@ from falconcal.studies.runner import run_study
 from falconcal.studies.store import PLAIN, RunKey, Store, load_weights
 from falconcal.studies.study import read_study
 from falconcal.training import EpochRecord
-from tests.conftest import small_network, stripes
+from tests.conftest import small_network
+from tests.stripes import load_stripes
 
-TEXT = """
-name = "stripes"
-title = "Stripes"
-dataset = "tests.test_studies:load_stripes"
-model = "tests.test_studies:make_small"
-batch_size = 30
-shifts = ["shear", "xshift"]
-selection_shifts = ["contrast"]
-[methods.dropout]
-epochs = 12
-learning_rate = 0.01
-[methods.falcon]
-epochs = 12
-learning_rate = 0.01
-keep = "best"
-"""
-
-
-def load_stripes() -> Dataset:
-    train, validation, test = stripes(90), stripes(30, 1), stripes(30, 2)
-    assert train.classes is not None
-    return Dataset("stripes", "image", train.classes, train.bounds, train, validation, test)
-
-
-def make_small(dataset: Dataset) -> torch.nn.Module:
-    return small_network(len(dataset.classes))
+TEXT = (Path(__file__).parent / "stripes.toml").read_text()
 
 
 class Silent:

@@ -6,9 +6,10 @@ loss on the clean batch (Adam), then the calibration loss on its FGSM-perturbed 
 """
 
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds
@@ -23,6 +24,9 @@ from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share
 from falconcal.shifts.adversarial import EPSILONS, input_gradient, move
 from falconcal.training import Objective, Step, Training, annealed, bounds_of, fit_objectives
 
+Direction = Literal["adversarial", "random_sign", "gaussian"]
+Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
+
 
 @settings
 class Falcon(Training):
@@ -36,6 +40,7 @@ class Falcon(Training):
     gradient: Literal["exact", "shared"] = "shared"  # where the perturbation's gradient comes from
     share: Share = 1.0  # of the batches that get the calibration step
     epsilons: Levels = EPSILONS  # of the input range, one drawn a batch
+    directions: Directions = ("adversarial",)  # one drawn a batch; more than one is our addition
     bins: Count = 10
     entropy_form: EntropyForm = "renormalised"
     calibration_form: CalibrationForm = "half_sum"
@@ -80,14 +85,36 @@ def calibration_terms(falcon: Falcon, bounds: Bounds | None, step: Step) -> dict
 
 
 def perturbed(falcon: Falcon, bounds: Bounds | None, step: Step) -> Tensor:
-    """Return the FGSM batch at an epsilon drawn for the whole batch.
+    """Return the batch moved by an epsilon along a direction, both drawn for the whole batch."""
+    epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
+    direction = falcon.directions[_draw(len(falcon.directions), step)]
+    return move(step.inputs, DIRECTIONS[direction](step), epsilon, bounds)
+
+
+def _adversarial(step: Step) -> Tensor:
+    """Return the signs of the gradient of the loss by the inputs.
 
     ``exact`` asks for the gradient of the cross-entropy anew, after the clean step and in inference
     mode, as the authors' code does. ``shared`` takes what the clean step's backward pass left: the
     paper's order of events at the price of one input gradient.
     """
-    chosen = int(torch.randint(len(falcon.epsilons), (), generator=step.random))
     gradient = step.input_gradient
     if gradient is None:
         gradient = input_gradient(step.model, step.inputs, step.labels)
-    return move(step.inputs, gradient, falcon.epsilons[chosen], bounds)
+    return gradient.sign()
+
+
+def _random_sign(step: Step) -> Tensor:
+    return _gaussian(step).sign()
+
+
+def _gaussian(step: Step) -> Tensor:
+    noise = torch.randn(step.inputs.shape, generator=step.random)
+    return noise.to(step.inputs)
+
+
+DIRECTIONS = {"adversarial": _adversarial, "random_sign": _random_sign, "gaussian": _gaussian}
+
+
+def _draw(choices: int, step: Step) -> int:
+    return int(torch.randint(choices, (), generator=step.random))

@@ -15,7 +15,7 @@ def fgsm(
     model: nn.Module, inputs: Tensor, labels: Tensor, epsilon: float, bounds: Bounds | None
 ) -> Tensor:
     """Return the batch moved by ``epsilon`` of the range up the loss, model in inference mode."""
-    return move(inputs, input_gradient(model, inputs, labels), epsilon, bounds)
+    return move(inputs, input_gradient(model, inputs, labels).sign(), epsilon, bounds)
 
 
 def input_gradient(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -27,8 +27,8 @@ def input_gradient(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     return gradient
 
 
-def move(inputs: Tensor, gradient: Tensor, epsilon: float, bounds: Bounds | None) -> Tensor:
-    """Return ``clip(x + eps * range * sign(gradient))``; without bounds, range 1 and no clip."""
+def move(inputs: Tensor, direction: Tensor, epsilon: float, bounds: Bounds | None) -> Tensor:
+    """Return ``clip(x + eps * range * direction)``; without bounds, range 1 and no clip."""
     if bounds is None:
-        return inputs.detach() + epsilon * gradient.sign()
-    return bounds.clip(inputs.detach() + epsilon * bounds.range * gradient.sign())
+        return inputs.detach() + epsilon * direction
+    return bounds.clip(inputs.detach() + epsilon * bounds.range * direction)

@@ -1,0 +1,117 @@
+"""The small tables behind the figures: everything is reduced over seeds and examples here."""
+
+import polars
+
+from falconcal.bins import EDGE_TOLERANCE
+from falconcal.evaluation import CLEAN
+from falconcal.metrics import BINS
+from falconcal.report.results import Results, Run, check_columns, reading
+
+MEAN = "mean of tested shifts"
+SCORE_COLUMNS = {
+    "shift": polars.String,
+    "label": polars.Int32,
+    "confidence": polars.Float64,
+    "correct": polars.Boolean,
+}
+
+
+def level_curves(results: Results, metric: str) -> polars.DataFrame:
+    """Return series, shift, level and the mean, low and high over seeds of a metric."""
+    rows = results.rows.filter(
+        polars.col("metric") == metric,
+        polars.col("level").is_not_null(),
+        polars.col("shift").is_in(results.shifts),
+    )
+    return _over_seeds(rows, ["series", "shift", "level"])
+
+
+def pooled_curves(results: Results, metric: str) -> polars.DataFrame:
+    """Return series, shift and the mean, low and high over seeds of a pooled figure.
+
+    The mean over the tested shifts, made for every seed alone, is a shift named ``MEAN``.
+    """
+    rows = results.rows.filter(
+        polars.col("metric") == metric,
+        polars.col("level").is_null(),
+        polars.col("shift").is_in(results.shifts),
+    )
+    tested = rows.filter(polars.col("shift").is_in(results.tested_shifts))
+    means = tested.group_by("series", "seed", maintain_order=True).agg(polars.col("value").mean())
+    columns = ["series", "shift", "seed", "value"]
+    means = means.with_columns(polars.lit(MEAN).alias("shift"))
+    return _over_seeds(
+        polars.concat([means.select(columns), rows.select(columns)]), ["series", "shift"]
+    )
+
+
+def history_curves(results: Results) -> polars.DataFrame:
+    """Return series, term, epoch and the mean, low and high over seeds of each training term."""
+    parts = [
+        run.history.select(polars.lit(run.series).alias("series"), "term", "epoch", "value")
+        for run in results.runs
+    ]
+    return _over_seeds(polars.concat(parts), ["series", "term", "epoch"])
+
+
+def reliability_bins(results: Results) -> polars.DataFrame:
+    """Return series, shift, bin, counts, confidence and accuracy, pooled over seeds.
+
+    A shift holds all its levels, the clean one included, as the micro-averaged ECE does. Shifts
+    with examples of no known class have no accuracy and are left out.
+    """
+    sums = polars.concat([_sums_of(run) for run in results.runs])
+    known = sums.filter(~(polars.col("lowest_label") < 0).any().over("shift"))
+    clean = known.filter(polars.col("shift") == CLEAN)
+    shifts = [shift for shift in results.shifts if shift in known["shift"]]
+    pooled = [clean, *(_with_clean(known, clean, shift) for shift in shifts)]
+    return (
+        polars.concat(pooled)
+        .group_by("series", "shift", "bin", maintain_order=True)
+        .agg(polars.col("counts", "confidence_sum", "hits").sum())
+        .select(
+            *["series", "shift", "bin", "counts"],
+            (polars.col("confidence_sum") / polars.col("counts")).alias("confidence"),
+            (polars.col("hits") / polars.col("counts")).alias("accuracy"),
+        )
+        .sort("bin", maintain_order=True)
+    )
+
+
+def bin_of(confidence: polars.Expr, bins: int = BINS) -> polars.Expr:
+    """Return ``falconcal.bins.bin_index`` as an expression, for scores that stay on disk."""
+    upper = ((confidence.cast(polars.Float64) - EDGE_TOLERANCE) * bins).ceil()
+    return (upper.cast(polars.Int64) - 1).clip(0, bins - 1)
+
+
+def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
+    value = polars.col("value").fill_nan(None)  # JSON has no NaN; a figure leaves a gap
+    means = rows.group_by(keys, maintain_order=True).agg(
+        value.mean().alias("mean"), value.min().alias("low"), value.max().alias("high")
+    )
+    return means.sort(keys[-1], maintain_order=True)
+
+
+def _sums_of(run: Run) -> polars.DataFrame:
+    with reading(run.scores_file):
+        scores = polars.scan_parquet(run.scores_file)
+        schema = scores.collect_schema()
+    check_columns(schema, SCORE_COLUMNS, run.scores_file)
+    sums = (
+        scores.select(polars.col("shift").cast(polars.String), "label", "confidence", "correct")
+        .group_by("shift", bin_of(polars.col("confidence")).alias("bin"))
+        .agg(
+            polars.len().cast(polars.Int64).alias("counts"),
+            polars.col("confidence").sum().alias("confidence_sum"),
+            polars.col("correct").cast(polars.Int64).sum().alias("hits"),
+            polars.col("label").min().cast(polars.Int64).alias("lowest_label"),
+        )
+        .select(polars.lit(run.series).alias("series"), polars.all())
+    )
+    with reading(run.scores_file):
+        return sums.collect(engine="streaming")
+
+
+def _with_clean(sums: polars.DataFrame, clean: polars.DataFrame, shift: str) -> polars.DataFrame:
+    own = sums.filter(polars.col("shift") == shift)
+    return polars.concat([own, clean.with_columns(polars.lit(shift).alias("shift"))])

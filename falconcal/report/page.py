@@ -1,0 +1,167 @@
+"""The page: one file that asks nothing of the network."""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars
+import vl_convert
+from markupsafe import Markup
+
+from falconcal.report.charts import (
+    ACCURACY,
+    CONFIDENCE,
+    ECE,
+    ENTROPY,
+    history_figures,
+    level_figure,
+    pooled_figure,
+    reliability_figures,
+)
+from falconcal.report.curves import MEAN
+from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
+from falconcal.report.results import Results, Run
+from falconcal.report.summary import (
+    HEADLINE,
+    SELECTION,
+    SELECTION_NOTE,
+    seeds_note,
+    shift_rows,
+    summary_cells,
+)
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A heading of the page with its figures."""
+
+    anchor: str
+    heading: str
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; the first cell of a row names it."""
+
+    heading: list[str]
+    rows: list[list[str]]
+
+
+def sections(results: Results) -> list[Section]:
+    """Return all figures in the order of the page."""
+    return [
+        Section("shifts", "Calibration of each shift", [pooled_figure(results)]),
+        Section("ece", "Calibration by level", [level_figure(results, ECE)]),
+        Section("accuracy", "Accuracy by level", [level_figure(results, ACCURACY)]),
+        Section(
+            "certainty",
+            "Confidence and entropy by level",
+            [level_figure(results, CONFIDENCE), level_figure(results, ENTROPY)],
+        ),
+        Section("reliability", "Reliability diagrams", reliability_figures(results)),
+        Section("history", "Training", history_figures(results)),
+    ]
+
+
+def render(results: Results, summary: polars.DataFrame, parts: list[Section]) -> str:
+    """Return the page as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals["shown"] = shown
+    return environment.get_template("report.html.jinja").render(
+        results=results,
+        sections={part.anchor: part for part in parts},
+        headline=Table(*summary_cells(summary, HEADLINE)),
+        selection=Table(*summary_cells(summary, SELECTION)),
+        selection_note=SELECTION_NOTE,
+        columns=HEADLINE,
+        seeds_note=seeds_note(summary),
+        shift_table=_shift_table(results),
+        chosen_on=CHOSEN_ON,
+        images={shift: _data_uri(file) for shift, file in results.examples.items()},
+        study={name: value for name, value in results.study.items() if name != "methods"},
+        settings={series: _settings(results, series) for series in results.series},
+        common_record=_common(run.record for run in results.runs),
+        record_table=_record_table(results.runs),
+        bundle=_bundle(),
+    )
+
+
+def shown(value: Any) -> str:
+    """Return a setting as text: numbers as they are, lists and the rest as JSON without quotes."""
+    if isinstance(value, list):
+        return ", ".join(shown(item) for item in value) or "none"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _bundle() -> Markup:
+    """Return the scripts that draw the figures; they are the only text not escaped."""
+    # its stub asks for a snippet that its code does not
+    script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+    # inside a script element these two would end it, or keep it from ending
+    return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def _shift_table(results: Results) -> Table:
+    rows = shift_rows(results, (*results.tested_shifts, MEAN))
+    for name, *figures in shift_rows(results, results.selection_shifts):
+        rows.append([f"{name} ({CHOSEN_ON})", *figures])
+    return Table(["Shift", *results.series], rows)
+
+
+def _settings(results: Results, series: str) -> dict[str, Any]:
+    """Return the settings of a series; one that differs between seeds shows all its values."""
+    runs = [run.settings for run in results.runs if run.series == series]
+    together: dict[str, Any] = {}
+    for name in dict.fromkeys(name for settings in runs for name in settings):
+        found = [settings.get(name) for settings in runs]
+        together[name] = found[0] if all(value == found[0] for value in found) else found
+    return together
+
+
+def _common(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what every run recorded alike."""
+    first, *others = records
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }
+
+
+def _record_table(runs: tuple[Run, ...]) -> Table:
+    """Return what the runs recorded, where they differ: times before all."""
+    common = _common(run.record for run in runs)
+    names = dict.fromkeys(name for run in runs for name in run.record if name not in common)
+    rows = [
+        [run.series, str(run.seed), *(_recorded(name, run.record.get(name)) for name in names)]
+        for run in runs
+    ]
+    return Table(["Method", "Seed", *(name.replace("_", " ") for name in names)], rows)
+
+
+def _recorded(name: str, value: Any) -> str:
+    if name.endswith("_seconds") and isinstance(value, int | float):
+        return f"{value:,.1f}"
+    return shown(value)
+
+
+def _data_uri(file: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(file.read_bytes()).decode()}"

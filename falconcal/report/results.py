@@ -1,0 +1,198 @@
+"""What a study left in its directory, read and checked in one place."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from falconcal.errors import UserError
+from falconcal.evaluation import CLEAN
+
+DEFAULT = "default"
+ROW_COLUMNS = {
+    "variant": polars.String,
+    "method": polars.String,
+    "seed": polars.Int64,
+    "shift": polars.String,
+    "level": polars.Int64,
+    "metric": polars.String,
+    "value": polars.Float64,
+}
+HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars.Float64}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training run: what it was told, what it recorded, and where its scores lie."""
+
+    variant: str
+    method: str
+    seed: int
+    folder: Path
+    settings: dict[str, Any]
+    record: dict[str, Any]
+    history: polars.DataFrame
+
+    @property
+    def series(self) -> str:
+        return series_label(self.variant, self.method)
+
+    @property
+    def scores_file(self) -> Path:
+        return self.folder / "scores.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """A stored study: its settings, its rows (with the series of each) and its runs."""
+
+    directory: Path
+    study: dict[str, Any]
+    rows: polars.DataFrame
+    runs: tuple[Run, ...]
+
+    @property
+    def title(self) -> str:
+        return str(self.study.get("title") or self.study["name"])
+
+    @property
+    def selection_shifts(self) -> tuple[str, ...]:
+        """Shifts that served to choose settings; they never enter a headline figure."""
+        return tuple(self.study.get("selection_shifts") or ())
+
+    @property
+    def tested_shifts(self) -> tuple[str, ...]:
+        chosen_on = self.selection_shifts
+        return tuple(shift for shift in self.study["shifts"] if shift not in chosen_on)
+
+    @property
+    def shifts(self) -> tuple[str, ...]:
+        return self.tested_shifts + self.selection_shifts
+
+    @cached_property
+    def series(self) -> tuple[str, ...]:
+        """Labels in the order of the runs, which is that of the study's methods."""
+        return tuple(dict.fromkeys(run.series for run in self.runs))
+
+    @property
+    def examples(self) -> dict[str, Path]:
+        """Strips of example images by shift; data that is no image has none."""
+        files = {shift: self.directory / "examples" / f"{shift}.png" for shift in self.shifts}
+        return {shift: file for shift, file in files.items() if file.is_file()}
+
+
+def load_results(directory: Path) -> Results:
+    """Read and check all that a report needs but the scores, which are read when asked for."""
+    study = _read_study(directory / "study.json")
+    rows = _read_rows(directory / "rows.parquet")
+    keys = rows.select("variant", "method", "seed").unique(maintain_order=True).rows()
+    order = {method: place for place, method in enumerate(study.get("methods") or {})}
+    keys.sort(key=lambda key: order.get(key[1], len(order)))  # stable: the rest as in the rows
+    runs = tuple(_read_run(directory, *key) for key in keys)
+    results = Results(directory, study, rows, runs)
+    _check_shifts(results)
+    return results
+
+
+def series_label(variant: str, method: str) -> str:
+    """Return the name under which a method in a variant is shown."""
+    return method if variant == DEFAULT else f"{method} ({variant})"
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turn any failure to read a file into an error that names it and says what to do."""
+    again = "run the study again, or restore the file"
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"expected the file {file}, found none: {again}.") from None
+    except (OSError, ValueError, polars.exceptions.PolarsError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"cannot read {file}, it looks damaged ({reason}): {again}.") from error
+
+
+def check_columns(
+    found: polars.Schema, expected: dict[str, type[polars.DataType]], file: Path
+) -> None:
+    """Refuse a table that lacks a column, or holds text where numbers belong."""
+    for name, kind in expected.items():
+        if name not in found:
+            raise UserError(
+                f"expected a column {name!r} in {file}, got {', '.join(found)}: "
+                "run the study again."
+            )
+        if found[name].is_numeric() != kind().is_numeric():
+            raise UserError(
+                f"expected column {name!r} of {file} to be {kind.__name__}, got {found[name]}: "
+                "run the study again."
+            )
+
+
+def _read_study(file: Path) -> dict[str, Any]:
+    study = _read_mapping(file)
+    for name, kind in (("name", str), ("shifts", list)):
+        if not isinstance(study.get(name), kind) or not study[name]:
+            raise UserError(
+                f"expected {name!r} in {file} to be a {kind.__name__} that is not empty, got "
+                f"{study.get(name)!r}: run the study again."
+            )
+    return study
+
+
+def _read_mapping(file: Path) -> dict[str, Any]:
+    with reading(file):
+        content = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise UserError(f"expected a JSON object in {file}, got {type(content).__name__}.")
+    return content
+
+
+def _read_table(file: Path, columns: dict[str, type[polars.DataType]]) -> polars.DataFrame:
+    with reading(file):
+        table = polars.read_parquet(file)
+    check_columns(table.schema, columns, file)
+    return table.with_columns(polars.col(name).cast(kind) for name, kind in columns.items())
+
+
+def _read_rows(file: Path) -> polars.DataFrame:
+    rows = _read_table(file, ROW_COLUMNS)
+    if rows.is_empty():
+        raise UserError(f"expected results in {file}, got no rows: run the study first.")
+    label = (
+        polars.when(polars.col("variant") == DEFAULT)
+        .then(polars.col("method"))
+        .otherwise(polars.format("{} ({})", "method", "variant"))
+    )
+    return rows.with_columns(label.alias("series"))
+
+
+def _read_run(directory: Path, variant: str, method: str, seed: int) -> Run:
+    folder = directory / "runs" / variant / method / f"seed-{seed}"
+    if not folder.is_dir():
+        raise UserError(
+            f"expected the run {folder}, because rows.parquet has results of it, found none: "
+            "run the study again."
+        )
+    settings = _read_mapping(folder / "settings.json")
+    record = _read_mapping(folder / "run.json")
+    history = _read_table(folder / "history.parquet", HISTORY_COLUMNS)
+    return Run(variant, method, seed, folder, settings, record, history)
+
+
+def _check_shifts(results: Results) -> None:
+    """Refuse a run that lacks a shift: its mean would be over other shifts than its rivals'."""
+    groups = results.rows.group_by("variant", "method", "seed").agg("shift")
+    found = {tuple(key): set(shifts) for *key, shifts in groups.rows()}
+    for run in results.runs:
+        missing = {CLEAN, *results.shifts} - found[run.variant, run.method, run.seed]
+        if missing:
+            raise UserError(
+                f"expected rows of {', '.join(sorted(missing))} for {run.series}, seed {run.seed}, "
+                f"in {results.directory / 'rows.parquet'}, found none: run the study again."
+            )

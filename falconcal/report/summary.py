@@ -1,0 +1,225 @@
+"""The headline: one row a method, and the pooled calibration error of each shift.
+
+A figure is made for every seed alone, then averaged over seeds with the standard deviation beside.
+Shifts that served to choose settings stand apart and enter no headline mean.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import polars
+
+from falconcal.evaluation import CLEAN
+from falconcal.report.curves import MEAN, pooled_curves
+from falconcal.report.results import Results
+
+KEYS = ["variant", "method", "series", "seed"]
+DEVIATION = "_deviation"
+NOTHING = "n/a"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of the summary: its name in the table, its heading, its meaning and its format."""
+
+    name: str
+    heading: str
+    meaning: str
+    digits: int = 3
+    unit: str = ""
+
+
+HEADLINE = (
+    Column(
+        "accuracy",
+        "Accuracy",
+        "share of the clean examples that are classified right, from 0 to 1",
+    ),
+    Column("clean_ece", "Clean ECE", "ECE on the clean examples, from 0 to 1"),
+    Column(
+        "mean_micro_ece",
+        "Mean micro ECE",
+        "one ECE over all levels of a shift pooled, the clean one included; the mean over the "
+        "tested shifts",
+    ),
+    Column(
+        "mean_macro_ece",
+        "Mean macro ECE",
+        "the mean of the ECEs of a shift's levels; the mean over the tested shifts",
+    ),
+    Column(
+        "last_level_confidence",
+        "Confidence at last level",
+        "mean confidence at the strongest level of a shift, from 0 to 1; the mean over the tested "
+        "shifts",
+    ),
+    Column(
+        "training_seconds",
+        "Training",
+        "wall time of one training run, in seconds",
+        digits=1,
+        unit=" s",
+    ),
+)
+SELECTION = (
+    Column("selection_micro_ece", "Mean micro ECE", "as above, over these shifts"),
+    Column("selection_macro_ece", "Mean macro ECE", "as above, over these shifts"),
+)
+
+
+def make_summary(results: Results) -> polars.DataFrame:
+    """Return one row a method: means over seeds, standard deviations where seeds allow one.
+
+    The deviation of a figure stands beside it, its name ending in ``_deviation``. It is empty for a
+    single seed, as are the selection columns of a study without such shifts.
+    """
+    names = [column.name for column in HEADLINE + SELECTION]
+    seeds = _figures_by_seed(results)
+    table = seeds.group_by("variant", "method", "series", maintain_order=True).agg(
+        polars.len().alias("seeds"),
+        *[polars.col(names).mean(), polars.col(names).std().name.suffix(DEVIATION)],
+    )
+    beside = [name for figure in names for name in (figure, figure + DEVIATION)]
+    return table.select("variant", "method", "series", "seeds", *beside)
+
+
+def markdown(results: Results, summary: polars.DataFrame) -> str:
+    """Return the summary as Markdown, with a note on what each figure is."""
+    parts = [
+        f"# {_plain(results.title)}",
+        _markdown_table(*summary_cells(summary, HEADLINE)),
+        seeds_note(summary),
+        "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
+        READING,
+        "## Micro-averaged ECE of each tested shift",
+        _shift_table(results, (*results.tested_shifts, MEAN)),
+    ]
+    if results.selection_shifts:
+        parts += [
+            "## Shifts used to choose settings",
+            f"{SELECTION_NOTE} They enter no figure above.",
+            _markdown_table(*summary_cells(summary, SELECTION)),
+            _shift_table(results, results.selection_shifts),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+SELECTION_NOTE = (
+    "The methods' settings were chosen under these shifts, so these figures are no evidence of "
+    "what a method does under a shift it has not met."
+)
+READING = (
+    "ECE, the expected calibration error, is the mean distance between confidence and accuracy "
+    "over 10 bins of confidence: 0 is best. Read it beside the accuracy: a model that knows "
+    "nothing, and says so, is calibrated."
+)
+
+
+def summary_cells(
+    summary: polars.DataFrame, columns: tuple[Column, ...]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of a table as text, the deviation beside each mean."""
+    heading = ["Method", "Seeds", *(column.heading for column in columns)]
+    rows = [
+        [row["series"], str(row["seeds"]), *(_cell(column, row) for column in columns)]
+        for row in summary.to_dicts()
+    ]
+    return heading, rows
+
+
+def seeds_note(summary: polars.DataFrame) -> str:
+    """Say what stands beside a mean."""
+    counts = summary["seeds"].unique().sort().to_list()
+    if counts == [1]:
+        return "One seed each: no figure here says how much another seed would change it."
+    runs = " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
+    return f"Means over {runs} seeds, ± the standard deviation between seeds."
+
+
+def shift_rows(results: Results, shifts: Iterable[str]) -> list[list[str]]:
+    """Return a row of text for each shift: its name, then the micro ECE of every series."""
+    pooled = pooled_curves(results, "micro_ece").select("series", "shift", "mean")
+    means = {(series, shift): mean for series, shift, mean in pooled.rows()}
+    return [
+        [shift, *(_number(means.get((series, shift))) for series in results.series)]
+        for shift in shifts
+    ]
+
+
+def _figures_by_seed(results: Results) -> polars.DataFrame:
+    clean = results.rows.filter(polars.col("shift") == CLEAN)
+    parts = [
+        clean.filter(metric="accuracy").select(*KEYS, accuracy="value"),
+        clean.filter(metric="ece").select(*KEYS, clean_ece="value"),
+        _mean_pooled(results, "micro_ece", results.tested_shifts, "mean_micro_ece"),
+        _mean_pooled(results, "macro_ece", results.tested_shifts, "mean_macro_ece"),
+        _last_level_confidence(results),
+        _training_seconds(results),
+        _mean_pooled(results, "micro_ece", results.selection_shifts, "selection_micro_ece"),
+        _mean_pooled(results, "macro_ece", results.selection_shifts, "selection_macro_ece"),
+    ]
+    table = _order(results)
+    for part in parts:
+        table = table.join(part, on=KEYS, how="left", maintain_order="left")
+    return table
+
+
+def _order(results: Results) -> polars.DataFrame:
+    keys = [(run.variant, run.method, run.series, run.seed) for run in results.runs]
+    schema = dict(zip(KEYS, [*[polars.String] * 3, polars.Int64], strict=True))
+    return polars.DataFrame(keys, schema=schema, orient="row")
+
+
+def _mean_pooled(
+    results: Results, metric: str, shifts: tuple[str, ...], name: str
+) -> polars.DataFrame:
+    pooled = results.rows.filter(
+        polars.col("shift").is_in(shifts),
+        polars.col("level").is_null(),
+        polars.col("metric") == metric,
+    )
+    return pooled.group_by(KEYS).agg(polars.col("value").mean().alias(name))
+
+
+def _last_level_confidence(results: Results) -> polars.DataFrame:
+    at_levels = results.rows.filter(
+        polars.col("shift").is_in(results.tested_shifts),
+        polars.col("level").is_not_null(),
+        polars.col("metric") == "confidence",
+    )
+    last = at_levels.filter(polars.col("level") == polars.col("level").max().over("shift"))
+    return last.group_by(KEYS).agg(polars.col("value").mean().alias("last_level_confidence"))
+
+
+def _training_seconds(results: Results) -> polars.DataFrame:
+    seconds = [run.record.get("training_seconds") for run in results.runs]
+    return _order(results).with_columns(
+        polars.Series("training_seconds", seconds, polars.Float64, strict=False)
+    )
+
+
+def _cell(column: Column, row: dict[str, Any]) -> str:
+    figures = (row[column.name], row[column.name + DEVIATION])
+    known = [f"{value:,.{column.digits}f}" for value in figures if value is not None]
+    return " ± ".join(known) + column.unit if known else NOTHING
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def _shift_table(results: Results, shifts: Iterable[str]) -> str:
+    return _markdown_table(["Shift", *results.series], shift_rows(results, shifts))
+
+
+def _markdown_table(heading: list[str], rows: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(heading) - 1)]
+    lines = [heading, rule, *rows]
+    return "\n".join(f"| {' | '.join(_plain(cell) for cell in line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Keep a name from being read as markup: Markdown may hold HTML, and a bar ends a cell."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return " ".join(escaped.replace("|", "\\|").split())

@@ -1,0 +1,61 @@
+(function () {
+  "use strict";
+  const PANEL = 210; // the width below which a grid takes one column less
+  const NARROW = 500;
+  const LABELS = 44; // what axis labels take beside a panel, before it is measured
+
+  function sized(specification, width, correction) {
+    const copy = structuredClone(specification);
+    const wrapped = !copy.facet.row;
+    const most = wrapped ? Math.max(copy.columns, Math.floor(width / 270)) : 1;
+    // two columns even on a phone, or a dozen panels make a very long scroll
+    const columns = Math.max(Math.min(most, Math.floor(width / PANEL)), wrapped && width >= 320 ? 2 : 1);
+    const panel = Math.max(80, Math.floor(width / columns - LABELS + correction / columns));
+    if (wrapped) copy.columns = Math.min(columns, most);
+    copy.spec.width = panel;
+    if (copy.usermeta.square) copy.spec.height = panel;
+    copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
+    // a heading wider than its panel would push the panels apart
+    copy.config.header.labelLimit = panel + 12;
+    if (width < NARROW) Object.assign(copy.config.header, { labelFontSize: 10, labelFontWeight: 500 });
+    return copy;
+  }
+
+  async function draw(place, specification) {
+    const width = place.clientWidth;
+    let correction = 0;
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      if (place.drawn) place.drawn.finalize();
+      place.drawn = await vegaEmbed(place, sized(specification, width, correction), {
+        mode: "vega-lite",
+        renderer: "svg",
+        actions: false,
+      });
+      const left = width - place.querySelector("svg").getAttribute("width");
+      if (left >= 0 && left < 8) break;
+      correction += left;
+    }
+    place.drawnWidth = width;
+  }
+
+  const charts = Array.from(document.querySelectorAll("script[data-chart]"), (script) => ({
+    place: document.getElementById(script.dataset.chart),
+    specification: JSON.parse(script.textContent),
+  }));
+
+  async function drawAll() {
+    for (const { place, specification } of charts) {
+      if (place.drawnWidth !== place.clientWidth) await draw(place, specification);
+    }
+  }
+
+  let waiting;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(drawAll, 200);
+  });
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((details) => { details.open = true; });
+  });
+  drawAll();
+})();

@@ -1,0 +1,148 @@
+"""The tree is as documented: imports point one way, public names are there, docs hold."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import falconcal
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "falconcal"
+BASE = {"errors", "settings", "registry", "files", "bins", "modes"}
+LAYERS = [
+    "data", "shifts", "models", "losses", "predictions", "metrics", "selection", "training",
+    "methods", "evaluation", "studies", "report", "catalogue", "progress", "cli",
+]  # fmt: skip
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def part_of(module: str) -> str:
+    """Return which part of the package a dotted module name belongs to."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return {part_of(name) for name in found if name and name.startswith("falconcal.")}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_back_along_the_way_of_the_data(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    for other in imports_of(path) - {own}:
+        if other in BASE:
+            continue
+        assert own in LAYERS, f"{own} is no layer, so it may import the base alone, not {other}"
+        assert LAYERS.index(other) < LAYERS.index(own), f"{own} must not import {other}"
+
+
+def test_a_report_knows_no_method_and_no_study() -> None:
+    for path in (PACKAGE / "report").rglob("*.py"):
+        assert not imports_of(path) & {"methods", "training", "models", "studies"}
+
+
+def test_public_names_are_sorted_and_there() -> None:
+    names = falconcal.__all__
+    upper = [name for name in names if name.isupper()]
+    classes = [name for name in names if name[0].isupper() and not name.isupper()]
+    functions = [name for name in names if name.islower()]
+    assert names == sorted(upper) + sorted(classes) + sorted(functions)
+    for name in names:
+        assert getattr(falconcal, name) is not None
+        assert name in dir(falconcal)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = falconcal.nothing
+
+
+def test_the_names_that_type_checkers_see_are_the_names_there_are() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    seen = {
+        (node.module, alias.name)
+        for branch in tree.body
+        if isinstance(branch, ast.If)
+        for node in ast.walk(branch)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {(home, name) for name, home in falconcal._HOME_OF.items()}
+    assert {name for _, name in seen} == set(falconcal.__all__)
+
+
+def test_importing_falconcal_does_not_wait_for_torch() -> None:
+    code = "import sys, falconcal, falconcal.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_module_says_what_it_is() -> None:
+    for path in MODULES:
+        if path.stat().st_size:
+            assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def blocks() -> list[tuple[str, str]]:
+    return [
+        (f"{page.relative_to(ROOT)}:{number}", code)
+        for page in PAGES
+        for number, code in enumerate(
+            re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL), start=1
+        )
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+@pytest.mark.parametrize(("place", "code"), blocks(), ids=[place for place, _ in blocks()])
+def test_python_in_the_docs_runs(place: str, code: str) -> None:
+    exec(compile(code, place, "exec"), {"__name__": "docs"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_commands_in_the_docs_are_commands() -> None:
+    from falconcal.cli import app
+
+    names = {
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
+    }
+    for page in PAGES:
+        for name in re.findall(r"^falconcal ([a-z]+)", page.read_text(), flags=re.MULTILINE):
+            assert name in names, f"{page.name}: falconcal {name}"
+
+
+def test_readme_shows_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+def test_every_dependency_is_pinned() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
+    normal = {name.lower().replace("_", "-") for name in pinned}
+    for requirement in wanted:
+        assert re.split(r"[><=\[]", requirement)[0].lower() in normal
+    assert "torch==2.13.0\n" in (ROOT / "constraints.txt").read_text()
+
+
+def test_version_is_said_once() -> None:
+    version = falconcal.__version__
+    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+    assert importlib.import_module("falconcal").__version__ == version
