@@ -14,7 +14,7 @@ from rich.table import Table
 import falconcal
 from falconcal.errors import UsageError, UserError
 
-FAILED, WRONG_USAGE = 1, 2
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name="falconcal",
@@ -37,6 +37,9 @@ def main() -> None:
         _leave(error, WRONG_USAGE)
     except (UserError, OSError) as error:
         _leave(error, FAILED)
+    except SystemExit as end:
+        # typer leaves with 130 when interrupted; here that is a failure like any other
+        sys.exit(FAILED if end.code == INTERRUPTED else end.code)
 
 
 def _leave(error: Exception, code: int) -> None:
@@ -95,17 +98,13 @@ def run(
     found = find_study(study, wanted)
     directory = out if out is not None else Path("runs") / found.name
     chosen = [name.strip() for name in methods.split(",")] if methods is not None else None
-    with make_progress(output) as progress:
-        try:
+    try:
+        with make_progress(output) as progress:
             run_study(found, directory, progress, chosen)
-        except KeyboardInterrupt:
-            interrupted = True
-        else:
-            interrupted = False
-    if interrupted:
+        report(directory)
+    except KeyboardInterrupt:
         _say_how_to_go_on(directory)
-        raise typer.Exit(FAILED)
-    report(directory)
+        raise typer.Exit(FAILED) from None
 
 
 @app.command(epilog="Example:\n\nfalconcal report runs/digits")
@@ -115,6 +114,7 @@ def report(
     """Write the summary, the figures and the report of an output folder again."""
     from falconcal.report import write_report
 
+    output.print("Writing the report ...", highlight=False)
     page = write_report(directory)
     output.print(_summary(directory))
     output.print(f"Report: {page}", highlight=False, soft_wrap=True)

@@ -56,7 +56,7 @@ def test_pip_install_alone_gives_a_command_that_works(tmp_path: Path) -> None:
 
 def _run_digits(commands: Path, folder: Path) -> None:
     where = "import falconcal; print(falconcal.__file__)"
-    python = [commands / "python", "-c", where]
+    python = [str(commands / "python"), "-c", where]
     found = subprocess.run(python, check=True, capture_output=True, text=True, cwd=folder).stdout
     assert str(folder) in found
     words = ["run", "digits", "--out", "out", "--methods", "dropout", "--set", "dropout.epochs=1"]

@@ -1,0 +1,205 @@
+"""Keep the figures of a finished run of the study digits and write the pages that show them.
+
+    falconcal run digits --seeds 3 --out runs/digits-3
+    python benchmarks/digits_results.py runs/digits-3
+
+Copies the rows, the settings and each run's record into ``results/digits``, then writes
+``docs/digits.md``, ``docs/cost.md`` and the table of the README from there: rows, all trials of the
+choice of settings (``trials.jsonl``) and the costs (``cost.json``).
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars
+import scipy.stats
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "digits"
+TEMPLATES = Path(__file__).parent / "templates"
+FIGURES = ("ece-by-level", "micro-ece-by-shift")
+MARK, END = "<!-- digits: written by benchmarks/digits_results.py -->", "<!-- end of digits -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path, nargs="?", help="output folder of the finished run")
+    run = parser.parse_args().run
+    if run is not None:
+        keep(run)
+    words = context()
+    pages = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
+    for name in ("digits", "cost"):
+        text = pages.get_template(f"{name}.md.jinja").render(words)
+        (ROOT / "docs" / f"{name}.md").write_text(text.strip() + "\n")
+    write_readme(f"{words['headline']}\n\n{words['verdict']}")
+
+
+def context() -> dict[str, Any]:
+    """Return every table and figure that the pages show."""
+    rows = polars.read_parquet(RESULTS / "rows.parquet")
+    study = json.loads((RESULTS / "study.json").read_text())
+    summary = (RESULTS / "summary.md").read_text()
+    trials = [json.loads(line) for line in (RESULTS / "trials.jsonl").read_text().splitlines()]
+    return {
+        "study": study,
+        "record": json.loads(min(RESULTS.glob("runs/*/*/*/run.json")).read_text()),
+        "headline": summary_section(summary),
+        "verdict": verdict(figures(rows, study)),
+        "shifts": summary[summary.index("## Micro-averaged") :].strip(),
+        "trials": {method: trial_table(trials, method) for method in ("dropout", "falcon")},
+        "correlations": correlations(trials),
+        "chosen": json.dumps(study["methods"], indent=2),
+        "cost": cost_table(),
+    }
+
+
+def keep(run: Path) -> None:
+    """Copy what is small enough for the repository."""
+    for name in ("rows.parquet", "study.json", "summary.md"):
+        shutil.copy(run / name, RESULTS / name)
+    for record in sorted(run.glob("runs/*/*/*/run.json")):
+        target = RESULTS / record.relative_to(run)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(record, target)
+    for name in FIGURES:
+        shutil.copy(run / "figures" / f"{name}.svg", ROOT / "docs" / "figures" / f"{name}.svg")
+
+
+def figures(rows: polars.DataFrame, study: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the figures of the goals for each method, means over seeds."""
+    tested = rows.filter(polars.col("shift").is_in(study["shifts"]))
+    clean = rows.filter(polars.col("shift") == "clean")
+    picked = {
+        "accuracy": clean.filter(metric="accuracy"),
+        "clean_ece": clean.filter(metric="ece"),
+        "micro": tested.filter(metric="micro_ece"),
+        "macro": tested.filter(metric="macro_ece"),
+    }
+    return {
+        method: {name: _mean(part.filter(method=method)) for name, part in picked.items()}
+        for method in ("dropout", "falcon")
+    }
+
+
+def verdict(table: dict[str, dict[str, float]]) -> str:
+    """Say goal by goal whether it is met."""
+    plain, falcon = table["dropout"], table["falcon"]
+    ratio = falcon["micro"] / plain["micro"]
+    goals = [
+        ("mean micro ECE at most half of dropout's", ratio <= 0.5, f"{ratio:.2f} of it"),
+        (
+            "mean macro ECE below dropout's",
+            falcon["macro"] < plain["macro"],
+            f"{falcon['macro']:.3f} against {plain['macro']:.3f}",
+        ),
+        (
+            "accuracy within 0.01 of dropout's",
+            falcon["accuracy"] >= plain["accuracy"] - 0.01,
+            f"{falcon['accuracy']:.3f} against {plain['accuracy']:.3f}",
+        ),
+        ("clean ECE at most 0.06", falcon["clean_ece"] <= 0.06, f"{falcon['clean_ece']:.3f}"),
+    ]
+    lines = ["| goal for FALCON | | measured |", "| --- | --- | --- |"]
+    lines += [f"| {goal} | {'met' if met else 'missed'} | {value} |" for goal, met, value in goals]
+    return "\n".join(lines)
+
+
+def trial_table(trials: list[dict[str, Any]], method: str) -> str:
+    groups = grouped(trials, method)
+    varied = _varied([json.loads(key) for key in groups])
+    heading = [*varied, "seeds", "accuracy", *FAMILIES, "criterion", "test: micro", "test: macro"]
+    lines = [f"| {' | '.join(heading)} |", f"| {' | '.join(['---:'] * len(heading))} |"]
+    for key, rows in sorted(groups.items(), key=lambda item: _average(item[1], "criterion")):
+        settings = json.loads(key)
+        cells = [str(settings[name]) for name in varied] + [str(len(rows))]
+        cells += [f"{_average(rows, 'accuracy'):.3f}{_flag(rows)}"]
+        cells += [f"{_average(rows, 'families', name):.3f}" for name in FAMILIES]
+        cells += [f"**{_average(rows, 'criterion'):.3f}**"]
+        cells += [f"{_average(rows, 'test', name):.3f}" for name in ("micro_ece", "macro_ece")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
+
+
+def correlations(trials: list[dict[str, Any]]) -> str:
+    """Return how well the criterion ranks the nine shifts: Spearman's coefficients."""
+    lines = [
+        "| trials | number | with micro ECE | with macro ECE |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name in ("dropout", "falcon", "both"):
+        chosen = [row for row in trials if name in ("both", row["method"])]
+        criterion = [row["criterion"] for row in chosen]
+        micro, macro = (
+            scipy.stats.spearmanr(criterion, [row["test"][figure] for row in chosen]).statistic
+            for figure in ("micro_ece", "macro_ece")
+        )
+        lines.append(f"| {name} | {len(chosen)} | {micro:+.2f} | {macro:+.2f} |")
+    return "\n".join(lines)
+
+
+def cost_table() -> str:
+    cost = json.loads((RESULTS / "cost.json").read_text())
+    lines = ["| what | figure | goal |", "| --- | ---: | --- |"]
+    lines += [f"| {name} | {value} | {GOALS.get(name, '')} |" for name, value in cost.items()]
+    return "\n".join(lines)
+
+
+GOALS = {
+    "step, exact": "about 3",
+    "step, shared": "at most 2.4",
+    "affine, times faster than SciPy": "at least 10",
+}
+
+
+def grouped(trials: list[dict[str, Any]], method: str) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in trials:
+        if row["method"] == method:
+            groups.setdefault(json.dumps(row["settings"]), []).append(row)
+    return groups
+
+
+def summary_section(summary: str) -> str:
+    """Return the table and the note on seeds out of summary.md."""
+    return "\n\n".join(summary.split("\n\n")[1:3])
+
+
+def write_readme(text: str) -> None:
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text().partition(MARK)
+    _, _, after = rest.partition(END)
+    readme.write_text(f"{before}{MARK}\n{text}\n{END}{after}")
+
+
+def _mean(rows: polars.DataFrame) -> float:
+    return float(rows["value"].mean())  # type: ignore[arg-type]
+
+
+def _average(rows: list[dict[str, Any]], *path: str) -> float:
+    values = []
+    for row in rows:
+        value: Any = row
+        for name in path:
+            value = value[name]
+        values.append(float(value))
+    return sum(values) / len(values)
+
+
+def _flag(rows: list[dict[str, Any]]) -> str:
+    return "*" if _average(rows, "accuracy") < _average(rows, "required_accuracy") else ""
+
+
+def _varied(points: list[dict[str, Any]]) -> list[str]:
+    return [name for name in points[0] if len({str(point[name]) for point in points}) > 1]
+
+
+if __name__ == "__main__":
+    main()
