@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from falconcal.layout import RunKey
 from falconcal.studies.runner import Progress as Reporter
-from falconcal.studies.store import RunKey
 from falconcal.training import EpochRecord
 
 

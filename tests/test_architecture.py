@@ -13,7 +13,7 @@ import falconcal
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
-BASE = {"errors", "settings", "registry", "files", "bins", "modes"}
+BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes"}
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "metrics", "selection", "training",
     "methods", "evaluation", "studies", "report", "catalogue", "progress", "cli",

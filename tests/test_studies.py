@@ -10,12 +10,13 @@ import torch
 
 from falconcal.errors import UsageError, UserError
 from falconcal.evaluation import POOLED
+from falconcal.layout import PLAIN, RunKey
 from falconcal.metrics import METRICS
 from falconcal.models import LeNet
 from falconcal.predictions import predict
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies.runner import run_study
-from falconcal.studies.store import PLAIN, RunKey, Store, load_weights
+from falconcal.studies.store import Store, load_weights
 from falconcal.studies.study import read_study
 from falconcal.training import EpochRecord
 from tests.conftest import small_network
@@ -86,7 +87,7 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     assert set(rows.filter(polars.col("level").is_null())["metric"]) == set(POOLED)
     keys = ["method", "seed", "shift", "level", "metric"]
     assert rows.select(keys).is_duplicated().sum() == 0
-    run = Store(tmp_path).path(RunKey(PLAIN, "falcon", 1))
+    run = RunKey(PLAIN, "falcon", 1).folder(tmp_path)
     assert sorted(path.name for path in run.iterdir()) == [
         "history.parquet", "run.json", "scores.parquet", "settings.json", "weights.safetensors",
     ]  # fmt: skip
@@ -101,7 +102,7 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
 
 def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    folder = Store(tmp_path).path(RunKey(PLAIN, "dropout", 0))
+    folder = RunKey(PLAIN, "dropout", 0).folder(tmp_path)
     model = load_weights(folder / "weights.safetensors", small_network())
     scores = predict(model, load_stripes().test).scores()
     stored = polars.read_parquet(folder / "scores.parquet").filter(level=0)
@@ -148,7 +149,7 @@ def test_the_reference_is_the_same_trained_alone_or_taken_from_its_run(tmp_path:
 
 def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    left = Store(tmp_path).path(RunKey(PLAIN, "falcon", 0)).parent / ".seed-0"
+    left = RunKey(PLAIN, "falcon", 0).folder(tmp_path).parent / ".seed-0"
     left.mkdir(parents=True)
     (left / "weights.safetensors").write_bytes(b"half")
     run_study(study(), tmp_path, Silent())

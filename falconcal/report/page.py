@@ -151,7 +151,7 @@ def _record_table(runs: tuple[Run, ...]) -> Table:
     common = _common(run.record for run in runs)
     names = dict.fromkeys(name for run in runs for name in run.record if name not in common)
     rows = [
-        [run.series, str(run.seed), *(_recorded(name, run.record.get(name)) for name in names)]
+        [run.series, str(run.key.seed), *(_recorded(name, run.record.get(name)) for name in names)]
         for run in runs
     ]
     return Table(["Method", "Seed", *(name.replace("_", " ") for name in names)], rows)

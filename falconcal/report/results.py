@@ -12,8 +12,8 @@ import polars
 
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN
+from falconcal.layout import PLAIN, RunKey
 
-DEFAULT = "default"
 ROW_COLUMNS = {
     "variant": polars.String,
     "method": polars.String,
@@ -30,9 +30,7 @@ HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars
 class Run:
     """One training run: what it was told, what it recorded, and where its scores lie."""
 
-    variant: str
-    method: str
-    seed: int
+    key: RunKey
     folder: Path
     settings: dict[str, Any]
     record: dict[str, Any]
@@ -40,7 +38,7 @@ class Run:
 
     @property
     def series(self) -> str:
-        return series_label(self.variant, self.method)
+        return self.key.series
 
     @property
     def scores_file(self) -> Path:
@@ -93,15 +91,10 @@ def load_results(directory: Path) -> Results:
     keys = rows.select("variant", "method", "seed").unique(maintain_order=True).rows()
     order = {method: place for place, method in enumerate(study.get("methods") or {})}
     keys.sort(key=lambda key: order.get(key[1], len(order)))  # stable: the rest as in the rows
-    runs = tuple(_read_run(directory, *key) for key in keys)
+    runs = tuple(_read_run(directory, RunKey(*key)) for key in keys)
     results = Results(directory, study, rows, runs)
     _check_shifts(results)
     return results
-
-
-def series_label(variant: str, method: str) -> str:
-    """Return the name under which a method in a variant is shown."""
-    return method if variant == DEFAULT else f"{method} ({variant})"
 
 
 @contextmanager
@@ -165,34 +158,34 @@ def _read_rows(file: Path) -> polars.DataFrame:
     if rows.is_empty():
         raise UserError(f"expected results in {file}, got no rows: run the study first.")
     label = (
-        polars.when(polars.col("variant") == DEFAULT)
+        polars.when(polars.col("variant") == PLAIN)
         .then(polars.col("method"))
         .otherwise(polars.format("{} ({})", "method", "variant"))
     )
     return rows.with_columns(label.alias("series"))
 
 
-def _read_run(directory: Path, variant: str, method: str, seed: int) -> Run:
-    folder = directory / "runs" / variant / method / f"seed-{seed}"
+def _read_run(directory: Path, key: RunKey) -> Run:
+    folder = key.folder(directory)
     if not folder.is_dir():
         raise UserError(
             f"expected the run {folder}, because rows.parquet has results of it, found none: "
             "run the study again."
         )
-    settings = _read_mapping(folder / "settings.json")
+    settings = _read_mapping(folder / "settings.json").get("settings", {})
     record = _read_mapping(folder / "run.json")
     history = _read_table(folder / "history.parquet", HISTORY_COLUMNS)
-    return Run(variant, method, seed, folder, settings, record, history)
+    return Run(key, folder, settings, record, history)
 
 
 def _check_shifts(results: Results) -> None:
     """Refuse a run that lacks a shift: its mean would be over other shifts than its rivals'."""
     groups = results.rows.group_by("variant", "method", "seed").agg("shift")
-    found = {tuple(key): set(shifts) for *key, shifts in groups.rows()}
+    found = {RunKey(*key): set(shifts) for *key, shifts in groups.rows()}
     for run in results.runs:
-        missing = {CLEAN, *results.shifts} - found[run.variant, run.method, run.seed]
+        missing = {CLEAN, *results.shifts} - found[run.key]
         if missing:
             raise UserError(
-                f"expected rows of {', '.join(sorted(missing))} for {run.series}, seed {run.seed}, "
+                f"expected rows of {', '.join(sorted(missing))} for {run.key}, "
                 f"in {results.directory / 'rows.parquet'}, found none: run the study again."
             )

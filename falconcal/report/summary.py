@@ -166,7 +166,7 @@ def _figures_by_seed(results: Results) -> polars.DataFrame:
 
 
 def _order(results: Results) -> polars.DataFrame:
-    keys = [(run.variant, run.method, run.series, run.seed) for run in results.runs]
+    keys = [(run.key.variant, run.key.method, run.series, run.key.seed) for run in results.runs]
     schema = dict(zip(KEYS, [*[polars.String] * 3, polars.Int64], strict=True))
     return polars.DataFrame(keys, schema=schema, orient="row")
 

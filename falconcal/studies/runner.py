@@ -12,6 +12,7 @@ from torch import nn
 from falconcal.data import Batches, Dataset, load_dataset
 from falconcal.errors import unknown
 from falconcal.evaluation import rows_of, score
+from falconcal.layout import PLAIN, RunKey
 from falconcal.methods import Method
 from falconcal.models import make_model
 from falconcal.selection import shifted_validation
@@ -19,8 +20,6 @@ from falconcal.shifts import find_shift
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
-    PLAIN,
-    RunKey,
     Store,
     load_weights,
     save_weights,
@@ -70,7 +69,7 @@ def gather(study: Study, store: Store) -> None:
     """Write rows.parquet from the scores of every complete run."""
     tables = []
     for run in store.runs():
-        rows = rows_of(polars.read_parquet(store.path(run) / "scores.parquet"))
+        rows = rows_of(polars.read_parquet(run.folder(store.directory) / "scores.parquet"))
         key = {"study": study.name, **dataclasses.asdict(run)}
         tables.append(
             rows.select(
@@ -124,7 +123,7 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     settings = {**study.methods[REFERENCE], "keep": "last"}
     reference = dataclasses.replace(study, methods={REFERENCE: settings})
     weights = store.directory / "reference" / "weights.safetensors"
-    same = store.path(RunKey(PLAIN, REFERENCE, 0)) / "weights.safetensors"
+    same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / "weights.safetensors"
     if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
         return load_weights(same, make_model(study.model, dataset))
     if weights.exists():

@@ -1,11 +1,4 @@
-"""The output folder of a study: where everything lies, what is complete, what does not fit.
-
-    DIR/study.json              the settings that all runs of the folder share
-    DIR/runs/VARIANT/METHOD/seed-N/
-        settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
-    DIR/reference/              the model against which validation data was perturbed, if any
-    DIR/examples/SHIFT.png      what the shifts look like
-    DIR/rows.parquet  summary.md  report.html  figures/*.svg
+"""The store of a study: what is complete in its output folder, and what does not fit.
 
 A run is put together in a hidden folder and renamed when complete, so a run that is there is whole.
 """
@@ -15,7 +8,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +19,9 @@ from torch import nn
 
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
+from falconcal.layout import RunKey
 
-PLAIN = "default"  # the variant of a study that has none
 FREE = {"seeds", "title"}  # may differ between runs that share a folder
-
-
-@dataclass(frozen=True, order=True)
-class RunKey:
-    """Which run: a method, a variant of its settings, a seed."""
-
-    variant: str
-    method: str
-    seed: int
-
-    def __str__(self) -> str:
-        name = self.method if self.variant == PLAIN else f"{self.method} ({self.variant})"
-        return f"{name}, seed {self.seed}"
 
 
 class Store:
@@ -74,17 +53,8 @@ class Store:
         finally:
             lock.release()
 
-    def path(self, run: RunKey) -> Path:
-        return (
-            self.directory
-            / "runs"
-            / run.variant
-            / run.method.replace(":", ".")
-            / f"seed-{run.seed}"
-        )
-
     def complete(self, run: RunKey) -> bool:
-        return self.path(run).is_dir()
+        return run.folder(self.directory).is_dir()
 
     def runs(self) -> list[RunKey]:
         """Return the complete runs of the folder."""
@@ -95,7 +65,7 @@ class Store:
     @contextmanager
     def writing(self, run: RunKey) -> Iterator[Path]:
         """Give a hidden folder to fill; it becomes the run when all went well, else it goes."""
-        final = self.path(run)
+        final = run.folder(self.directory)
         partial = final.parent / f".{final.name}"
         shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
         partial.mkdir(parents=True)

@@ -1,0 +1,37 @@
+"""The output folder of a study: where everything lies, the same for who writes and who reads.
+
+DIR/study.json              the settings that all runs of the folder share
+DIR/runs/VARIANT/METHOD/seed-N/
+    settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
+DIR/reference/              the model against which validation data was perturbed, if any
+DIR/examples/SHIFT.png      what the shifts look like
+DIR/rows.parquet  summary.md  report.html  figures/*.svg
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PLAIN = "default"  # the variant of a study that has none
+
+
+@dataclass(frozen=True, order=True)
+class RunKey:
+    """Which run: a method, a variant of its settings, a seed."""
+
+    variant: str
+    method: str
+    seed: int
+
+    @property
+    def series(self) -> str:
+        """The name under which runs that differ by seed alone are shown."""
+        return self.method if self.variant == PLAIN else f"{self.method} ({self.variant})"
+
+    def __str__(self) -> str:
+        return f"{self.series}, seed {self.seed}"
+
+    def folder(self, directory: Path) -> Path:
+        # package.module:Name is a method too, and no file system likes a colon
+        return (
+            directory / "runs" / self.variant / self.method.replace(":", ".") / f"seed-{self.seed}"
+        )
