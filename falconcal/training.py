@@ -207,6 +207,11 @@ def run_objective(
     """Take one objective's step on one batch and return its terms."""
     if objective.share < 1 and torch.rand((), generator=step.random) >= objective.share:
         return {}
+    if not step.inputs.is_floating_point() and objective.keeps_input_gradient:
+        raise UserError(
+            f"expected floating-point inputs to perturb, got {step.inputs.dtype}: convert them, "
+            "for example with inputs.float()."
+        )
     step.inputs.requires_grad_(objective.keeps_input_gradient)
     optimizer.zero_grad(set_to_none=True)
     terms = objective.terms(step)

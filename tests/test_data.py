@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from falconcal.data import DATASETS, load_dataset
+from falconcal.data import DATASETS, Bounds, load_dataset
 from falconcal.data.digits import split
 from falconcal.errors import UserError
 from tests.conftest import stripes
@@ -61,6 +61,12 @@ def test_shuffled_batches_hold_every_example_once_and_depend_on_seed_and_epoch()
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
     batches.set_epoch(2)
     assert not torch.equal(torch.cat([labels for _, labels in batches]), torch.cat(first))
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (0.0, 0.0), (0.0, float("nan"))])
+def test_bounds_out_of_order_are_refused(low: float, high: float) -> None:
+    with pytest.raises(UserError, match="low below high"):
+        Bounds(low, high)
 
 
 def test_a_batch_of_no_examples_is_refused() -> None:

@@ -105,7 +105,9 @@ def _row(shift: str, level: int | None, metric: str, value: float) -> dict[str, 
 def write_run(directory: Path, method: str, seed: int, shifts: tuple[str, ...]) -> None:
     folder = directory / "runs" / "default" / method / f"seed-{seed}"
     folder.mkdir(parents=True)
-    (folder / "settings.json").write_text(json.dumps({"seed": seed, "epochs": 2, "bounds": None}))
+    (folder / "settings.json").write_text(
+        json.dumps({"seed": seed, "settings": {"epochs": 2, "bounds": None}})
+    )
     record = {"training_seconds": 10.0 + 2 * seed, "evaluation_seconds": 1.0, "commit": None}
     (folder / "run.json").write_text(json.dumps(record))
     history = {"epoch": [1, 2], "term": ["clean/cross_entropy"] * 2, "value": [2.0, 1.0]}
@@ -227,7 +229,7 @@ def test_everything_shown_is_escaped(tmp_path: Path) -> None:
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps(content | {"note": {SCRIPT: [SCRIPT]}}))
     settings = study / "runs" / "default" / "falcon" / "seed-0" / "settings.json"
-    settings.write_text(json.dumps({"name": SCRIPT}))
+    settings.write_text(json.dumps({"settings": {"name": SCRIPT}}))
     history = settings.with_name("history.parquet")
     polars.read_parquet(history).with_columns(term=polars.lit(SCRIPT)).write_parquet(history)
     assert SCRIPT not in write_report(study).read_text()

@@ -186,6 +186,12 @@ def test_nan_inputs_are_refused() -> None:
         L2Dropout(epochs=1).fit(small_network(), loader, loader)
 
 
+def test_whole_number_inputs_cannot_be_perturbed() -> None:
+    loader = [(torch.ones(2, 1, 28, 28).byte(), torch.tensor([0, 1]))]
+    with pytest.raises(UserError, match=r"floating-point inputs to perturb, got torch\.uint8"):
+        Falcon(epochs=1, bounds=None).fit(small_network(), loader, loader)
+
+
 def test_dropout_is_set_on_every_layer_or_refused() -> None:
     outer, inner = nn.Dropout(0.1), nn.Dropout2d(0.2)
     set_dropout(nn.Sequential(outer, nn.Sequential(inner)), 0.4)

@@ -1,5 +1,6 @@
 """What a dataset is here: examples in memory, the bounds of their values, and batches of them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -24,6 +25,12 @@ class Bounds:
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.low < self.high < math.inf:
+            raise UserError(
+                f"expected finite bounds, low below high, got {self.low} and {self.high}."
+            )
 
     @property
     def range(self) -> float:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds
@@ -24,7 +24,16 @@ from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share
 from falconcal.shifts.adversarial import EPSILONS, input_gradient, move
 from falconcal.training import Objective, Step, Training, annealed, bounds_of, fit_objectives
 
+
+def _bounds(value: object) -> object:
+    """Read bounds from TOML or JSON, where they are a table of low and high."""
+    if isinstance(value, dict) and set(value) == {"low", "high"}:
+        return Bounds(**value)
+    return value
+
+
 Direction = Literal["adversarial", "random_sign", "gaussian"]
+InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds)]
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
 
@@ -44,7 +53,7 @@ class Falcon(Training):
     bins: Count = 10
     entropy_form: EntropyForm = "renormalised"
     calibration_form: CalibrationForm = "half_sum"
-    bounds: Bounds | Literal["data"] | None = "data"
+    bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         objectives = self.objectives(bounds_of(train, self.bounds))
