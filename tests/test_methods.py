@@ -182,6 +182,24 @@ def test_perturbed_batch_stays_in_bounds_at_an_epsilon_of_the_set(tiny: Dataset)
     assert len(sizes) >= 8
 
 
+def test_other_directions_are_random_and_need_no_gradient(tiny: Dataset) -> None:
+    step = Step(
+        small_network(),
+        tiny.train.inputs,
+        tiny.train.labels,
+        1,
+        1,
+        torch.Generator().manual_seed(0),
+    )
+    signs = Falcon(directions=("random_sign",), epsilons=(0.1,))
+    moved = falcon_module.perturbed(signs, None, step) - step.inputs
+    torch.testing.assert_close(moved.abs(), torch.full_like(moved, 0.1))
+    assert abs(moved.mean().item()) < 0.01
+    normal = falcon_module.perturbed(Falcon(directions=("gaussian",), epsilons=(0.1,)), None, step)
+    assert (normal - step.inputs).std().item() == pytest.approx(0.1, rel=0.05)
+    assert not Falcon(directions=("gaussian",)).objectives(None)[0].keeps_input_gradient
+
+
 def test_plain_loaders_need_bounds(tiny: Dataset) -> None:
     loader = [(tiny.train.inputs, tiny.train.labels)]
     with pytest.raises(UserError, match=r"bounds=Bounds\(0, 1\)"):

@@ -64,7 +64,7 @@ class Falcon(Training):
             "clean",
             partial(clean_terms, self),
             adam(self),
-            keeps_input_gradient=self.gradient == "shared",
+            keeps_input_gradient=self.gradient == "shared" and "adversarial" in self.directions,
         )
         calibration = Objective(
             "calibration",
