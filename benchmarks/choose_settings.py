@@ -2,13 +2,13 @@
 
     python benchmarks/choose_settings.py results/digits/trials.jsonl --workers 2
 
-The same number of trials for each method, drawn at random from its grid. The criterion is that of
-``falconcal.selection``, which also picks the epoch: FGSM images come from one fixed reference
-model, and noise, blur and contrast stand in for the nine tested shifts. The four best trials of a
-method are repeated with two more seeds, and the lowest mean criterion among those that are accurate
-enough wins. The figures on test data stand beside each trial for one purpose: to see afterwards how
-well the criterion ranks the nine shifts. Nothing is chosen by them. Stopped and started again, the
-search goes on where it was.
+A random search in rounds: one round exhausts the baseline's grid, FALCON with its further knobs has
+two. The criterion is that of ``falconcal.selection``, which also picks the epoch: FGSM images come
+from one fixed reference model, and noise, blur and contrast stand in for the nine tested shifts. The
+four best trials of a method are repeated with two more seeds, and the lowest mean criterion among
+those that are accurate enough wins. The figures on test data stand beside each trial for one
+purpose: to see afterwards how well the criterion ranks the nine shifts. Nothing is chosen by them.
+Stopped and started again, the search goes on where it was.
 """
 
 import argparse
@@ -33,24 +33,31 @@ from falconcal.selection import ShiftedValidation, judge, shifted_validation
 from falconcal.shifts import affine_shifts, plain_shifts
 
 Settings = dict[str, Any]
+Grid = dict[str, list[Any]]
 Key = tuple[str, Settings, int]
 
 TRIALS, FINALISTS, BATCH = 18, 4, 100
 # before any setting is chosen, the baseline itself is judged against a model with these
 REFERENCE: Settings = {"epochs": 30, "learning_rate": 1e-3, "dropout": 0.5}
 FIXED: Settings = {"epochs": 30, "keep": "best"}
-SPACES: dict[str, dict[str, list[Any]]] = {
-    "dropout": {
-        "dropout": [0.0, 0.5],
-        "learning_rate": [5e-4, 1e-3, 2e-3],
-        "l2_weight": [0.0, 0.001, 0.005],
-    },
-    # learning rate and L2 are taken over from the baseline's choice
-    "falcon": {
-        "dropout": [0.0, 0.5],
-        "entropy_weight": [0.5, 1.0, 5.0, 10.0, 15.0, 30.0, 50.0],
-        "calibration_learning_rate": [0.001, 0.003, 0.01, 0.03, 0.1],
-    },
+COMMON: Grid = {
+    "learning_rate": [5e-4, 1e-3, 2e-3],
+    "l2_weight": [0.0, 0.001, 0.005],
+}
+# the baseline's grid has 18 points, so its search is exhaustive
+BASELINE: Grid = {"dropout": [0.0, 0.5], **COMMON}
+# round one: FALCON's own knobs, learning rate and L2 as the baseline chose them
+KNOBS: Grid = {
+    "dropout": [0.0, 0.5],
+    "entropy_weight": [0.5, 1.0, 5.0, 10.0, 15.0, 30.0, 50.0],
+    "calibration_learning_rate": [0.001, 0.003, 0.01, 0.03, 0.1],
+}
+# round two: where round one was best on validation data, now with learning rate and L2 free
+AROUND: Grid = {
+    **COMMON,
+    "dropout": [0.0],
+    "entropy_weight": [0.5, 1.0, 5.0, 30.0],
+    "calibration_learning_rate": [0.001, 0.003, 0.01],
 }
 
 
@@ -64,11 +71,15 @@ def main() -> None:
     dataset = load_dataset("digits")
     with ProcessPoolExecutor(arguments.workers, initializer=_one_thread) as pool:
         search = Search(arguments.file, dataset, pool)
-        baseline = search.best("dropout", _validation(dataset, REFERENCE), FIXED)
+        validation = _validation(dataset, REFERENCE)
+        search.trials("dropout", BASELINE, FIXED, validation)
+        baseline = search.best("dropout", validation)
         # from here on the reference is the study's own dropout model, last epoch, seed 0
         validation = _validation(dataset, {**baseline, "keep": "last"})
         shared = {name: baseline[name] for name in ("learning_rate", "l2_weight")}
-        search.best("falcon", validation, {**FIXED, **shared})
+        search.trials("falcon", KNOBS, {**FIXED, **shared}, validation)
+        search.trials("falcon", AROUND, FIXED, validation)
+        search.best("falcon", validation)
 
 
 @dataclass(frozen=True)
@@ -79,10 +90,16 @@ class Search:
     dataset: Dataset
     pool: Executor
 
-    def best(self, method: str, validation: ShiftedValidation, fixed: Settings) -> Settings:
-        """Run the trials of a method that are not in the file yet; return the chosen settings."""
-        candidates = [fixed | point for point in _points(method)]
-        self.run([(method, settings, 0) for settings in candidates], validation)
+    def trials(
+        self, method: str, grid: Grid, fixed: Settings, validation: ShiftedValidation
+    ) -> None:
+        """Try points of a grid, drawn at random, those that are not in the file yet."""
+        points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        drawn = random.Random(f"digits/{method}").sample(points, TRIALS)
+        self.run([(method, fixed | point, 0) for point in drawn], validation)
+
+    def best(self, method: str, validation: ShiftedValidation) -> Settings:
+        """Repeat the best trials of a method with more seeds and return the chosen settings."""
         finalists = ranked(read(self.file), method, validation)[:FINALISTS]
         self.run(
             [(method, settings, seed) for settings in finalists for seed in (1, 2)], validation
@@ -116,13 +133,6 @@ def trial(dataset: Dataset, validation: ShiftedValidation, key: Key) -> Settings
         "families": judgement.families,
         "test": _test_figures(model, dataset),
     }
-
-
-def _points(method: str) -> list[Settings]:
-    """Return different points of the method's grid, drawn at random."""
-    space = SPACES[method]
-    grid = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
-    return random.Random(f"digits/{method}").sample(grid, TRIALS)
 
 
 def _one_thread() -> None:
