@@ -4,9 +4,9 @@
 
 A random search in rounds: one round exhausts the baseline's grid, FALCON with its further knobs has
 two. The criterion is that of ``falconcal.selection``, which also picks the epoch: FGSM images come
-from one fixed reference model, and noise, blur and contrast stand in for the nine tested shifts. The
-four best trials of a method are repeated with two more seeds, and the lowest mean criterion among
-those that are accurate enough wins. The figures on test data stand beside each trial for one
+from one fixed reference model, and noise, blur and contrast stand in for the nine tested shifts.
+The four best trials of a method are repeated with two more seeds, and the lowest mean criterion
+among those that are accurate enough wins. The figures on test data stand beside each trial for one
 purpose: to see afterwards how well the criterion ranks the nine shifts. Nothing is chosen by them.
 Stopped and started again, the search goes on where it was.
 """

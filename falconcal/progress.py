@@ -38,6 +38,9 @@ class PlainLines:
         self.title = f"[{number}/{total}] {run}"
         self._say(f"training for {epochs} epochs")
 
+    def note(self, text: str) -> None:
+        self._say(text)
+
     def epoch(self, record: EpochRecord) -> None:
         if record.epoch % max(1, record.epochs // 10) == 0 or record.epoch == record.epochs:
             self._say(describe(record))
@@ -67,6 +70,9 @@ class Bars:
     def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None:
         title = f"[{number}/{total}] {run}".replace("[", r"\[")
         self.task = self.bars.add_task("training", total=epochs, run=title)
+
+    def note(self, text: str) -> None:
+        self.bars.update(self.task, description=text)
 
     def epoch(self, record: EpochRecord) -> None:
         self.bars.update(self.task, completed=record.epoch, description=describe(record))

@@ -36,6 +36,8 @@ class Silent:
     def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None:  # noqa: ARG002
         self.begun.append(run)
 
+    def note(self, text: str) -> None: ...
+
     def epoch(self, record: EpochRecord) -> None:  # noqa: ARG002
         if len(self.begun) == self.stop_at:
             raise KeyboardInterrupt

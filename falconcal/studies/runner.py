@@ -36,6 +36,7 @@ class Progress(Protocol):
     """Whoever wants to know how a study goes on."""
 
     def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None: ...
+    def note(self, text: str) -> None: ...
     def epoch(self, record: EpochRecord) -> None: ...
     def scoring(self, shift: str, level: int) -> None: ...
     def end(self, run: RunKey, seconds: float) -> None: ...
@@ -84,7 +85,7 @@ def _run(
 ) -> None:
     """Train, evaluate and store one run."""
     history, origin = History(), provenance()
-    validation = _validation(study, store, dataset, method)
+    validation = _validation(study, store, dataset, method, progress)
     with store.writing(run) as folder:
         started = time.perf_counter()
         with history.recording(), watching(progress.epoch):
@@ -108,11 +109,14 @@ def _train(
     return method.fit(model, batches, validation)
 
 
-def _validation(study: Study, store: Store, dataset: Dataset, method: Method) -> Batches:
+def _validation(
+    study: Study, store: Store, dataset: Dataset, method: Method, progress: Progress
+) -> Batches:
     """Return validation data: shifted once against the reference model if an epoch is chosen."""
     plain = dataset.validation.batches(500)
     if getattr(method, "keep", "last") == "last" or REFERENCE not in study.methods:
         return plain
+    progress.note("validation data is perturbed through the reference model")
     reference = _reference(study, store, dataset)
     shifts = [find_shift(name, study.centre) for name in study.selection_shifts]
     return shifted_validation(dataset.validation, reference, shifts)
