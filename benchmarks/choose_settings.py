@@ -100,7 +100,9 @@ class Search:
 
     def best(self, method: str, validation: ShiftedValidation) -> Settings:
         """Repeat the best trials of a method with more seeds and return the chosen settings."""
-        finalists = ranked(read(self.file), method, validation)[:FINALISTS]
+        # by seed 0 alone, so that a search taken up again has the same finalists
+        first = [row for row in read(self.file) if row["seed"] == 0]
+        finalists = ranked(first, method, validation)[:FINALISTS]
         self.run(
             [(method, settings, seed) for settings in finalists for seed in (1, 2)], validation
         )
