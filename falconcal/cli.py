@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -148,9 +149,10 @@ def _summary(directory: Path) -> Table:
     from falconcal.report import headline
 
     heading, rows = headline(directory)
-    shown = Table(title="Summary", title_justify="left")
+    shown = Table(title="Summary", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, text in enumerate(heading):
-        shown.add_column(text, justify="right" if number else "left")
+        longest = max(len(word) for word in text.split())  # headings break between words alone
+        shown.add_column(text, justify="right" if number else "left", min_width=longest)
     for row in rows:
         shown.add_row(*row)
     return shown

@@ -50,7 +50,7 @@ HEADLINE = (
     ),
     Column(
         "last_level_confidence",
-        "Confidence at last level",
+        "Last-level confidence",
         "mean confidence at the strongest level of a shift, from 0 to 1; the mean over the tested "
         "shifts",
     ),
