@@ -8,10 +8,14 @@ float32 is 0.30000001 and must not change bins for that.
 import torch
 from torch import Tensor
 
+from falconcal.errors import UserError
+
 EDGE_TOLERANCE = 1e-6
 
 
 def bin_index(confidence: Tensor, bins: int) -> Tensor:
     """Return the bin, from 0, of each confidence: (N,) -> (N,)."""
+    if bins < 1:
+        raise UserError(f"expected at least 1 bin, got {bins}.")
     upper = torch.ceil((confidence.double() - EDGE_TOLERANCE) * bins)
     return (upper.long() - 1).clamp(0, bins - 1)

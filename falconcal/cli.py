@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import falconcal
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, unknown
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -31,8 +31,8 @@ errors = Console(stderr=True)
 
 def main() -> None:
     """Run the command; a user's mistake gets a message, only a mistake of ours a traceback."""
-    sys.path.append(os.getcwd())  # noqa: PTH109 - where package.module:Name may lie
     try:
+        sys.path.append(os.getcwd())  # noqa: PTH109 - where package.module:Name may lie
         app()
     except UsageError as error:
         _leave(error, WRONG_USAGE)
@@ -118,7 +118,7 @@ def report(
     output.print("Writing the report ...", highlight=False)
     page = write_report(directory)
     output.print(_summary(directory))
-    output.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    output.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("list", epilog="Examples:\n\nfalconcal list\n\nfalconcal list shifts")
@@ -130,11 +130,11 @@ def list_(
 ) -> None:
     """List what there is, with a line on each."""
     from falconcal.catalogue import CATALOGUE
-    from falconcal.registry import look_up
 
-    kinds = [kind] if kind is not None else list(CATALOGUE)
-    for name in kinds:
-        _show_list(name, look_up("list", name, CATALOGUE)())
+    if kind is not None and kind not in CATALOGUE:
+        raise unknown("list", kind, CATALOGUE)
+    for name in [kind] if kind is not None else CATALOGUE:
+        _show_list(name, CATALOGUE[name]())
 
 
 def _show_list(kind: str, entries: Mapping[str, str]) -> None:

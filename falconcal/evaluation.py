@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from falconcal.data import Examples
+from falconcal.errors import UserError
 from falconcal.metrics import METRICS, macro_ece, micro_ece
 from falconcal.predictions import Scores, predict_batches
 from falconcal.shifts import Shift
@@ -45,6 +46,10 @@ def score(
 
     The clean data, level 0 of all of them, is scored once under the name ``clean``.
     """
+    shifts = list(shifts)
+    names = [CLEAN, *(shift.name for shift in shifts)]
+    if len(set(names)) < len(names):
+        raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
     parts = []
     rungs: list[tuple[Shift | None, int]] = [(None, 0)]
     rungs += [(shift, level) for shift in shifts for level in shift.levels[1:]]

@@ -12,6 +12,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave the name without the data
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:

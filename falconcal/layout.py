@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLAIN = "default"  # the variant of a study that has none
+RUN_FILES = (
+    "settings.json",
+    "weights.safetensors",
+    "history.parquet",
+    "scores.parquet",
+    "run.json",
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -31,7 +38,16 @@ class RunKey:
         return f"{self.series}, seed {self.seed}"
 
     def folder(self, directory: Path) -> Path:
-        # package.module:Name is a method too, and no file system likes a colon
-        return (
-            directory / "runs" / self.variant / self.method.replace(":", ".") / f"seed-{self.seed}"
-        )
+        return directory / "runs" / self.variant / file_name(self.method) / f"seed-{self.seed}"
+
+    def complete(self, directory: Path) -> bool:
+        return all((self.folder(directory) / name).is_file() for name in RUN_FILES)
+
+
+def file_name(name: str) -> str:
+    """Return a name for the file system: package.module:Name is one too, but for its colon."""
+    return name.replace(":", ".")
+
+
+def example_file(directory: Path, shift: str) -> Path:
+    return directory / "examples" / f"{file_name(shift)}.png"

@@ -5,7 +5,7 @@ Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' cod
 form is the default, since the published numbers rest on it, and the paper's has a name.
 """
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ def predictive_entropy_terms(
     logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
 ) -> Tensor:
     """L_S of each example: (N, C), (N,) -> (N,)."""
+    _check_form(form, EntropyForm)
     classes = logits.shape[1]
     wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
     if form == "renormalised":
@@ -54,6 +55,7 @@ def calibration_loss(
     ``half_sum`` is half the sum of squares over the batch, the authors' code; ``root`` is the root
     of the sum, the paper. The accuracy carries no gradient; the gradient flows through confidence.
     """
+    _check_form(form, CalibrationForm)
     confidence, predicted = logits.softmax(1).max(1)  # (N,), (N,)
     accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins)  # (N,)
     squares = (accuracy - confidence).square().sum()
@@ -62,6 +64,11 @@ def calibration_loss(
     # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there
     calibrated = squares == 0
     return torch.where(calibrated, 1.0, squares).sqrt() * ~calibrated
+
+
+def _check_form(form: str, forms: Any) -> None:
+    if form not in get_args(forms):
+        raise UserError(f"expected the form {' or '.join(get_args(forms))}, got {form!r}.")
 
 
 def bin_accuracy(confidence: Tensor, correct: Tensor, bins: int) -> Tensor:

@@ -59,13 +59,17 @@ METRICS: dict[str, Callable[[Scores], float]] = {
 }
 
 
-def micro_ece(levels: Sequence[Scores], bins: int = BINS) -> float:
+def micro_ece(levels: Sequence[Predictions | Scores], bins: int = BINS) -> float:
     """The paper's figure for a shift: one ECE over all levels pooled, the clean one included."""
-    return expected_calibration_error(Scores.concatenate(levels), bins)
+    return expected_calibration_error(
+        Scores.concatenate([_scores(level) for level in levels]), bins
+    )
 
 
-def macro_ece(levels: Sequence[Scores], bins: int = BINS) -> float:
+def macro_ece(levels: Sequence[Predictions | Scores], bins: int = BINS) -> float:
     """Mean of the per-level ECEs: over- and underconfidence at different levels cannot cancel."""
+    if not levels:
+        raise UserError("expected the scores of at least one level, got none.")
     return sum(expected_calibration_error(level, bins) for level in levels) / len(levels)
 
 
@@ -80,8 +84,6 @@ class ReliabilityCurve:
 
 def reliability_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return what a reliability diagram shows."""
-    if bins < 1:
-        raise UserError(f"expected at least 1 bin, got {bins}.")
     scores = _labelled(data, "calibration error")
     index = bin_index(scores.confidence, bins)  # (N,)
     counts = torch.bincount(index, minlength=bins)  # (M,)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 @contextmanager
@@ -16,3 +17,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def placed(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return inputs where the model's weights are, floating-point ones in the weights' own type."""
+    weight = next(model.parameters(), torch.empty(0))
+    if inputs.is_floating_point() and weight.is_floating_point():
+        return inputs.to(weight.device, weight.dtype)
+    return inputs.to(weight.device)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Examples
-from falconcal.data.examples import check_inputs, check_labels, shape
+from falconcal.data.examples import check_inputs, check_labels, pairs, shape
 from falconcal.errors import UserError
-from falconcal.modes import evaluating
+from falconcal.modes import evaluating, placed
 
 # log of the smallest normal float64: the NLL of a true class given probability 0 is 708.4, finite
 LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
@@ -25,18 +25,19 @@ class Predictions:
     labels: Tensor  # (N,); -1 marks an example of no known class
 
     def __post_init__(self) -> None:
-        if self.log_probs.ndim != 2 or self.log_probs.shape[1] < 2:
-            raise UserError(
-                f"expected log-probabilities (N, C) of at least 2 classes, got shape "
-                f"{shape(self.log_probs)}."
-            )
+        _check_shape(self.log_probs)
         check_labels(self.labels, *self.log_probs.shape)
+        object.__setattr__(self, "labels", self.labels.long())
         _check_normalised(self.log_probs)
 
     @classmethod
     def from_logits(cls, logits: Tensor, labels: Tensor) -> "Predictions":
-        """Normalise logits; this is the only way that raw scores come in."""
-        if not torch.isfinite(logits).all():
+        """Normalise logits; this is the only way that raw scores come in.
+
+        A logit of minus infinity is a probability of 0, so log-probabilities are logits too.
+        """
+        _check_shape(logits)
+        if (logits.isnan() | logits.isposinf()).any() or logits.isneginf().all(1).any():
             raise UserError("expected finite logits, got NaN or infinity: has training diverged?")
         return cls(logits.double().log_softmax(1), labels)
 
@@ -116,12 +117,11 @@ def predict(model: nn.Module, data: Batches | Examples) -> Predictions:
 def predict_batches(model: nn.Module, data: Batches | Examples) -> Iterator[Predictions]:
     """Yield the predictions batch by batch, so that no more than one is held in memory."""
     batches = data.batches(500) if isinstance(data, Examples) else data
-    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     classes = getattr(batches, "classes", None)
-    for inputs, labels in batches:
+    for inputs, labels in pairs(batches):
         check_inputs(inputs)
         with evaluating(model), torch.no_grad():
-            logits = model(inputs.to(device)).cpu()
+            logits = model(placed(model, inputs)).cpu()
         check_logits(logits, len(inputs), len(classes) if classes else None)
         yield Predictions.from_logits(logits, labels.cpu())
 
@@ -134,6 +134,13 @@ def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
         raise UserError(
             f"expected logits of shape ({examples}, {width}) from the model, got {shape(logits)}: "
             "does its last layer have one output a class?"
+        )
+
+
+def _check_shape(rows: Tensor) -> None:
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise UserError(
+            f"expected a row an example and at least 2 classes, (N, C), got shape {shape(rows)}."
         )
 
 

@@ -29,8 +29,8 @@ def _import(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever the module does when it is imported
         raise UsageError(
-            f"cannot import {kind} {name!r}: {error}. Expected package.module:Name, importable "
-            "from the current folder or an installed package."
+            f"cannot import {kind} {name!r}: {type(error).__name__}: {error}. Expected "
+            "package.module:Name, importable from the current folder or an installed package."
         ) from None

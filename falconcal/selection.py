@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Examples
-from falconcal.errors import UserError
+from falconcal.data import Batches, Bounds, Examples
+from falconcal.data.examples import pairs
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.predictions import predict
 from falconcal.shifts import Shift
@@ -67,10 +67,10 @@ def shifted_validation(
     return ShiftedValidation(clean, families, required)
 
 
-def judge(model: nn.Module, validation: Batches) -> Judgement:
+def judge(model: nn.Module, validation: Batches, bounds: Bounds | None = None) -> Judgement:
     """Return the criterion; plain validation data is taken clean and under the model's own FGSM."""
     if not isinstance(validation, ShiftedValidation):
-        validation = shifted_validation(_in_memory(validation), model, ())
+        validation = shifted_validation(_in_memory(validation, bounds), model, ())
     errors, clean = {}, validation.clean
     for name, levels in validation.families.items():
         predictions = predict(model, clean.repeated(torch.cat(levels)))
@@ -81,46 +81,57 @@ def judge(model: nn.Module, validation: Batches) -> Judgement:
     return Judgement(right, sum(errors.values()) / len(errors), errors)
 
 
-class EpochKeeper:
-    """Holds the best epoch so far: the lowest criterion among epochs that are accurate enough.
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An epoch that may yet turn out the best, with its weights."""
 
-    Enough is within the slack of the best accuracy seen, or of the reference's. While no epoch is,
-    the most accurate one is held.
+    epoch: int
+    judgement: Judgement
+    weights: dict[str, Any]
+
+    def beats(self, other: "Candidate") -> bool:
+        """Tell whether the other can never be chosen: no more accurate, no lower criterion."""
+        mine, theirs = self.judgement, other.judgement
+        return mine.accuracy >= theirs.accuracy and mine.criterion <= theirs.criterion
+
+
+class EpochKeeper:
+    """Keeps the epoch of the lowest criterion among those that are accurate enough.
+
+    Enough is within the slack of the best accuracy seen, and of the reference's. Where no epoch is,
+    the most accurate one is kept. Which accuracy is best is known at the end alone, so every epoch
+    that may yet win is held, and no other.
     """
 
-    def __init__(self, validation: Batches, epochs: int) -> None:
-        self.validation = validation
+    def __init__(self, validation: Batches, epochs: int, bounds: Bounds | None = None) -> None:
+        self.validation, self.bounds = validation, bounds
         self.judged = {-(-epochs * part // JUDGEMENTS) for part in range(1, JUDGEMENTS + 1)}
         self.required = getattr(validation, "required_accuracy", 0.0)
-        self.epoch = 0
-        self.kept: Judgement | None = None
-        self.weights: dict[str, Any] = {}
+        self.candidates: list[Candidate] = []
 
     def judge(self, model: nn.Module, epoch: int) -> dict[str, float]:
-        """Judge the model after an epoch, keep it if it is better, and return the figures."""
+        """Judge the model after an epoch, hold it if it may win, and return the figures."""
         if epoch not in self.judged:
             return {}
-        judgement = judge(model, self.validation)
+        judgement = judge(model, self.validation, self.bounds)
         self.required = max(self.required, judgement.accuracy - ACCURACY_SLACK)
-        if self.kept is None or self._better(judgement, self.kept):
-            self.kept, self.epoch = judgement, epoch
-            self.weights = copy.deepcopy(model.state_dict())
+        self._hold(Candidate(epoch, judgement, copy.deepcopy(model.state_dict())))
         return {"accuracy": judgement.accuracy, "criterion": judgement.criterion}
 
-    def restore(self, model: nn.Module) -> None:
-        model.load_state_dict(self.weights)
+    def best(self) -> Candidate:
+        """Return the candidate that is kept."""
+        enough = [one for one in self.candidates if one.judgement.accuracy >= self.required]
+        if enough:
+            return min(enough, key=lambda one: one.judgement.criterion)
+        return max(self.candidates, key=lambda one: one.judgement.accuracy)
 
-    def _better(self, new: Judgement, old: Judgement) -> bool:
-        enough, was_enough = new.accuracy >= self.required, old.accuracy >= self.required
-        if enough and was_enough:
-            return new.criterion < old.criterion
-        return new.accuracy > old.accuracy
+    def _hold(self, new: Candidate) -> None:
+        if any(old.beats(new) for old in self.candidates):
+            return
+        self.candidates = [old for old in self.candidates if not new.beats(old)] + [new]
 
 
-def _in_memory(validation: Batches) -> Examples:
-    parts = list(validation)
-    if not parts:
-        raise UserError("expected validation data to choose an epoch by, got an empty loader.")
+def _in_memory(validation: Batches, bounds: Bounds | None) -> Examples:
+    parts = list(pairs(validation))
     inputs, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    bounds, classes = getattr(validation, "bounds", None), getattr(validation, "classes", None)
-    return Examples(inputs, labels, bounds, classes)
+    return Examples(inputs, labels, bounds, getattr(validation, "classes", None))

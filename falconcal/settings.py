@@ -20,7 +20,7 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 LearningRate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
-Levels = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1, strict=False)]
+Levels = Annotated[tuple[Weight, ...], Field(min_length=1, strict=False)]
 
 Settings = TypeVar("Settings")
 
@@ -56,7 +56,7 @@ def _readable(init: Callable[..., None]) -> Callable[..., None]:
     """Return the constructor with pydantic's report turned into our own words."""
 
     @functools.wraps(init)
-    def checked_init(self: Any, *args: Any, **values: Any) -> None:
+    def checked_init(self: Any, /, *args: Any, **values: Any) -> None:
         if args:
             raise UsageError(f"{type(self).__name__} takes settings by name, got {args[0]!r}.")
         try:

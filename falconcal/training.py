@@ -21,7 +21,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from falconcal.data import Batches, Bounds
-from falconcal.data.examples import check_inputs, check_labels
+from falconcal.data.examples import (
+    check_inputs,
+    check_labels,
+    check_walkable,
+    mixed_seed,
+    pairs,
+)
 from falconcal.errors import UserError
 from falconcal.metrics import accuracy
 from falconcal.predictions import Predictions, check_logits, predict
@@ -88,6 +94,7 @@ class EpochRecord:
     epochs: int
     terms: dict[str, float]
     validation: dict[str, float] = field(default_factory=dict)
+    kept: int | None = None  # with the last record: the epoch whose weights were kept, if chosen
 
 
 class History(list[EpochRecord]):
@@ -138,16 +145,20 @@ def fit_objectives(
     validation: Batches,
     objectives: list[Objective],
     training: Training,
+    bounds: Bounds | None = None,
 ) -> nn.Module:
     """Train the model in place, keep the epoch asked for, and return it in inference mode."""
+    check_walkable(train, "training")
+    check_walkable(validation, "validation")
     if training.dropout is not None:
         set_dropout(model, training.dropout)
-    keeper = EpochKeeper(validation, training.epochs) if training.keep == "best" else None
+    best = training.keep == "best"
+    keeper = EpochKeeper(validation, training.epochs, bounds) if best else None
     with _seeded(training.seed):
         fabric = Fabric(accelerator=training.accelerator, devices=1, precision=training.precision)
         _train_epochs(fabric, model, train, objectives, training, keeper)
     if keeper is not None:
-        keeper.restore(model)
+        model.load_state_dict(keeper.best().weights)
     warn_if_collapsed(predict(model, validation))
     return model.eval()
 
@@ -160,15 +171,19 @@ def _train_epochs(
     training: Training,
     keeper: EpochKeeper | None,
 ) -> None:
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    _lay_out_weights(model)
     parameters = [weight for weight in model.parameters() if weight.requires_grad]
+    if not parameters:
+        raise UserError("expected weights to train, got a model whose every weight is frozen.")
     optimizers = [objective.optimizer(parameters) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
     for epoch in range(1, training.epochs + 1):
         model.train()
         terms = _train_epoch(fabric, wrapped, batches, objectives, stepped, training, epoch)
         judgement = keeper.judge(model, epoch) if keeper is not None else {}
-        _announce(EpochRecord(epoch, training.epochs, terms, judgement))
+        last = epoch == training.epochs
+        kept = keeper.best().epoch if last and keeper is not None else None
+        _announce(EpochRecord(epoch, training.epochs, terms, judgement, kept))
 
 
 def _train_epoch(
@@ -184,7 +199,7 @@ def _train_epoch(
     if hasattr(batches, "set_epoch"):
         batches.set_epoch(epoch)
     means = _Means()
-    for index, (inputs, labels) in enumerate(batches):
+    for index, (inputs, labels) in enumerate(pairs(batches)):
         if epoch == 1:
             _check_batch(inputs, labels)
         step = Step(
@@ -207,11 +222,8 @@ def run_objective(
     """Take one objective's step on one batch and return its terms."""
     if objective.share < 1 and torch.rand((), generator=step.random) >= objective.share:
         return {}
-    if not step.inputs.is_floating_point() and objective.keeps_input_gradient:
-        raise UserError(
-            f"expected floating-point inputs to perturb, got {step.inputs.dtype}: convert them, "
-            "for example with inputs.float()."
-        )
+    if objective.keeps_input_gradient:
+        check_continuous(step.inputs)
     step.inputs.requires_grad_(objective.keeps_input_gradient)
     optimizer.zero_grad(set_to_none=True)
     terms = objective.terms(step)
@@ -220,6 +232,15 @@ def run_objective(
     if objective.keeps_input_gradient:
         step.input_gradient, step.inputs.grad = step.inputs.grad, None
     return {name: term.detach() for name, term in terms.items()}
+
+
+def check_continuous(inputs: Tensor) -> None:
+    """Refuse to perturb whole numbers."""
+    if not inputs.is_floating_point():
+        raise UserError(
+            f"expected floating-point inputs to perturb, got {inputs.dtype}: convert them, for "
+            "example with inputs.float()."
+        )
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -283,6 +304,13 @@ def _check_batch(inputs: Tensor, labels: Tensor) -> None:
         raise UserError("training needs a true class for every example, got labels below 0.")
 
 
+def _lay_out_weights(model: nn.Module) -> None:
+    """Lay convolution weights out with channels last, as the images are."""
+    for weight in model.parameters():
+        if weight.ndim == 4:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+
 def _laid_out(inputs: Tensor) -> Tensor:
     """Return a fresh leaf, images with channels last: convolutions on CPUs run faster so."""
     if inputs.ndim == 4:
@@ -291,7 +319,7 @@ def _laid_out(inputs: Tensor) -> Tensor:
 
 
 def _generator(seed: int, epoch: int, index: int) -> torch.Generator:
-    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + index)
+    return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
 
 
 @contextmanager
@@ -311,6 +339,8 @@ def _announce(record: EpochRecord) -> None:
 
 def warn_if_collapsed(predictions: Predictions) -> None:
     """Say so when a trained model does no better than always giving the commonest class."""
+    if (predictions.labels < 0).any():
+        return  # nothing is known of some of them
     chance = int(predictions.labels.bincount().max()) / len(predictions)
     if accuracy(predictions) > chance + 0.05 or chance > 0.9:
         return

@@ -44,7 +44,7 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0]))
     with pytest.raises(UserError, match="whole-number"):
         Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0.0, 1.0]))
-    with pytest.raises(UserError, match="2 classes"):
+    with pytest.raises(UserError, match="at least 2 classes"):
         Predictions.from_logits(torch.zeros(2, 1), torch.tensor([0, 0]))
 
 

@@ -37,7 +37,8 @@ def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: D
 def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) -> None:
     model = small_network(seed=2)
     own = judge(model, shifted_validation(tiny.validation, model, ()))
-    assert judge(model, tiny.validation.batches(7)).criterion == pytest.approx(own.criterion)
+    plain = judge(model, tiny.validation.batches(7), tiny.bounds)
+    assert plain.criterion == pytest.approx(own.criterion)
 
 
 class Scripted(EpochKeeper):
@@ -56,6 +57,8 @@ class Scripted(EpochKeeper):
         ([(0.5, 0.01), (0.9, 0.2), (0.9, 0.3)], 0.0, 2),  # not that of a model that knows less
         ([(0.9, 0.2), (0.895, 0.1), (0.8, 0.0)], 0.0, 2),  # within a hundredth is enough
         ([(0.7, 0.2), (0.8, 0.3), (0.75, 0.1)], 0.9, 2),  # none is enough: the most accurate
+        ([(0.9, 0.1), (0.905, 0.2), (0.912, 0.3)], 0.0, 2),  # the bar rises, and 2 is over it
+        ([(0.9, 0.1), (0.905, 0.2), (0.99, 0.3)], 0.0, 3),
     ],
 )
 def test_which_epoch_is_kept(
@@ -70,9 +73,8 @@ def test_which_epoch_is_kept(
         with torch.no_grad():
             model.weight.fill_(epoch)
         keeper.judge(model, epoch)
-    keeper.restore(model)
-    assert keeper.epoch == kept
-    assert model.weight.item() == kept
+    assert keeper.best().epoch == kept
+    assert keeper.best().weights["weight"].item() == kept
 
 
 def test_ten_epochs_are_judged_and_the_last_among_them() -> None:
@@ -95,5 +97,5 @@ def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Da
 
 
 def test_an_empty_validation_set_is_refused(tiny: Dataset) -> None:
-    with pytest.raises(UserError, match="empty"):
+    with pytest.raises(UserError, match="validation batch, got none"):
         Falcon(epochs=1, keep="best").fit(small_network(), tiny.train.batches(), [])

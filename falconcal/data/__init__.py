@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from falconcal.data import digits
 from falconcal.data.examples import Batches, Bounds, Dataset, Examples, TensorBatches
+from falconcal.errors import UserError
 from falconcal.registry import look_up
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
@@ -18,4 +19,7 @@ __all__ = ["DATASETS", "Batches", "Bounds", "Dataset", "Examples", "TensorBatche
 
 def load_dataset(name: str) -> Dataset:
     """Return a dataset by its name in the table."""
-    return look_up("dataset", name, DATASETS)()
+    dataset = look_up("dataset", name, DATASETS)()
+    if not isinstance(dataset, Dataset):
+        raise UserError(f"expected dataset {name!r} to load a falconcal.Dataset, got {dataset!r}.")
+    return dataset

@@ -39,6 +39,15 @@ class Bounds:
     def clip(self, inputs: Tensor) -> Tensor:
         return inputs.clamp(self.low, self.high)
 
+    def check(self, inputs: Tensor) -> None:
+        """Refuse inputs that lie outside by more than rounding."""
+        low, high, slack = float(inputs.min()), float(inputs.max()), 1e-4 * self.range
+        if low < self.low - slack or high > self.high + slack:
+            raise UserError(
+                f"expected inputs from {self.low:g} to {self.high:g}, got {low:g} to {high:g}: "
+                "state the bounds that the data has, or scale the data."
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Examples:
@@ -52,6 +61,9 @@ class Examples:
     def __post_init__(self) -> None:
         check_inputs(self.inputs)
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
+        object.__setattr__(self, "labels", self.labels.long())
+        if self.bounds is not None:
+            self.bounds.check(self.inputs)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -97,7 +109,7 @@ class TensorBatches:
             yield inputs[chosen], labels[chosen]
 
     def _order(self) -> Tensor:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
         return torch.randperm(len(self.examples), generator=generator)
 
 
@@ -137,6 +149,7 @@ def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
         )
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise UserError(f"expected whole-number labels, got {labels.dtype}: use labels.long().")
+    labels = labels.long()  # unsigned ones would wrap below 0
     highest = classes - 1 if classes is not None else int(labels.max())
     bad = (labels < -1) | (labels > highest)
     if bad.any():
@@ -145,6 +158,37 @@ def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
             f"expected labels from 0 to {highest} (or -1 for no known class), got "
             f"{int(labels[index])} at index {index}: check the labels and the number of outputs."
         )
+
+
+def mixed_seed(*parts: int) -> int:
+    """Return one seed of several numbers, within what a generator takes."""
+    mixed = 0
+    for part in parts:
+        mixed = (mixed * 1_000_003 + part) % 2**63
+    return mixed
+
+
+def pairs(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
+    """Walk through batches, each checked to be a pair of tensors."""
+    for batch in batches:
+        pair = isinstance(batch, tuple | list) and len(batch) == 2
+        if not pair or not all(isinstance(part, Tensor) for part in batch):
+            raise UserError(
+                f"expected batches of (inputs, labels), two tensors, got {type(batch).__name__}"
+                f"{f' of {len(batch)}' if hasattr(batch, '__len__') else ''}: wrap the loader."
+            )
+        yield batch[0], batch[1].long()
+
+
+def check_walkable(batches: Batches, role: str) -> None:
+    """Refuse before training what is empty or can be walked through only once."""
+    if iter(batches) is batches:
+        raise UserError(
+            f"expected {role} batches that can be walked through again and again, got a one-way "
+            f"{type(batches).__name__}: make it a list or a DataLoader."
+        )
+    if next(iter(batches), None) is None:
+        raise UserError(f"expected at least one {role} batch, got none: is the loader empty?")
 
 
 def shape(tensor: Tensor) -> str:

@@ -17,7 +17,8 @@ class L2Dropout(Training):
     """Train with cross-entropy; dropout is a matter of the model's own dropout layers."""
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        return fit_objectives(model, train, validation, self.objectives(), self)
+        bounds = getattr(train, "bounds", None)
+        return fit_objectives(model, train, validation, self.objectives(), self, bounds)
 
     def objectives(self) -> list[Objective]:
         return [Objective("clean", partial(clean_terms, self), adam(self))]

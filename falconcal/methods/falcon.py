@@ -22,13 +22,22 @@ from falconcal.losses import (
 from falconcal.methods.dropout import adam, data_terms
 from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share, Weight, settings
 from falconcal.shifts.adversarial import EPSILONS, input_gradient, move
-from falconcal.training import Objective, Step, Training, annealed, bounds_of, fit_objectives
+from falconcal.training import (
+    Objective,
+    Step,
+    Training,
+    annealed,
+    bounds_of,
+    check_continuous,
+    fit_objectives,
+)
 
 
 def _bounds(value: object) -> object:
     """Read bounds from TOML or JSON, where they are a table of low and high."""
     if isinstance(value, dict) and set(value) == {"low", "high"}:
-        return Bounds(**value)
+        numbers = all(isinstance(bound, int | float) for bound in value.values())
+        return Bounds(**value) if numbers else value
     return value
 
 
@@ -56,8 +65,8 @@ class Falcon(Training):
     bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        objectives = self.objectives(bounds_of(train, self.bounds))
-        return fit_objectives(model, train, validation, objectives, self)
+        bounds = bounds_of(train, self.bounds)
+        return fit_objectives(model, train, validation, self.objectives(bounds), self, bounds)
 
     def objectives(self, bounds: Bounds | None) -> list[Objective]:
         clean = Objective(
@@ -95,6 +104,7 @@ def calibration_terms(falcon: Falcon, bounds: Bounds | None, step: Step) -> dict
 
 def perturbed(falcon: Falcon, bounds: Bounds | None, step: Step) -> Tensor:
     """Return the batch moved by an epsilon along a direction, both drawn for the whole batch."""
+    check_continuous(step.inputs)
     epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
     direction = falcon.directions[_draw(len(falcon.directions), step)]
     return move(step.inputs, DIRECTIONS[direction](step), epsilon, bounds)
@@ -110,7 +120,7 @@ def _adversarial(step: Step) -> Tensor:
     gradient = step.input_gradient
     if gradient is None:
         gradient = input_gradient(step.model, step.inputs, step.labels)
-    return gradient.sign()
+    return gradient.nan_to_num().sign()  # a step that overflows in half precision leaves NaN
 
 
 def _random_sign(step: Step) -> Tensor:

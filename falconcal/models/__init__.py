@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from falconcal.data import Dataset
+from falconcal.data.examples import shape
+from falconcal.errors import UserError
 from falconcal.models.lenet import LeNet
 from falconcal.registry import look_up
 
@@ -17,6 +19,8 @@ __all__ = ["MODELS", "LeNet", "make_model"]
 
 def _lenet(dataset: Dataset) -> nn.Module:
     """Two convolutions and three dense layers, the paper's network for MNIST."""
+    if dataset.train.inputs.ndim != 4:
+        raise UserError(f"lenet needs images, got inputs of {shape(dataset.train.inputs)}.")
     channels, size = dataset.train.inputs.shape[1:3]
     return LeNet(len(dataset.classes), channels, size)
 

@@ -94,7 +94,7 @@ def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
 
 def _sums_of(run: Run) -> polars.DataFrame:
     with reading(run.scores_file):
-        scores = polars.scan_parquet(run.scores_file)
+        scores = polars.scan_parquet(run.scores_file, glob=False)
         schema = scores.collect_schema()
     check_columns(schema, SCORE_COLUMNS, run.scores_file)
     sums = (

@@ -12,7 +12,7 @@ import polars
 
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN
-from falconcal.layout import PLAIN, RunKey
+from falconcal.layout import PLAIN, RunKey, example_file
 
 ROW_COLUMNS = {
     "variant": polars.String,
@@ -80,7 +80,7 @@ class Results:
     @property
     def examples(self) -> dict[str, Path]:
         """Strips of example images by shift; data that is no image has none."""
-        files = {shift: self.directory / "examples" / f"{shift}.png" for shift in self.shifts}
+        files = {shift: example_file(self.directory, shift) for shift in self.shifts}
         return {shift: file for shift, file in files.items() if file.is_file()}
 
 
@@ -148,7 +148,7 @@ def _read_mapping(file: Path) -> dict[str, Any]:
 
 def _read_table(file: Path, columns: dict[str, type[polars.DataType]]) -> polars.DataFrame:
     with reading(file):
-        table = polars.read_parquet(file)
+        table = polars.read_parquet(file, glob=False)
     check_columns(table.schema, columns, file)
     return table.with_columns(polars.col(name).cast(kind) for name, kind in columns.items())
 

@@ -3,6 +3,9 @@
 Adding one: write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
 """
 
+from dataclasses import replace
+
+from falconcal.errors import UsageError
 from falconcal.registry import look_up
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.plain import plain_shifts
@@ -18,4 +21,7 @@ __all__ = ["SHIFTS", "Shift", "affine_shifts", "find_shift", "plain_shifts"]
 
 def find_shift(name: str, centre: Centre = "keras") -> Shift:
     """Return a shift by its name in the table, an affine one about the given centre."""
-    return look_up("shift", name, {**SHIFTS, **affine_shifts(centre)})
+    found = look_up("shift", name, {**SHIFTS, **affine_shifts(centre)})
+    if not isinstance(found, Shift):
+        raise UsageError(f"expected shift {name!r} to be a falconcal.Shift, got {found!r}.")
+    return replace(found, name=name)  # one from outside goes by the name it was asked for

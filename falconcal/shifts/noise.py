@@ -23,16 +23,19 @@ class Noise:
 
     def uniform(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
         """Return numbers in (0, 1), one row an example: (N, *shape)."""
+        return self._unit(shape, f"uniform {stream}")
+
+    def normal(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+        """Return standard normal numbers, one row an example (Box and Muller): (N, *shape)."""
+        radius = (-2 * self._unit(shape, f"{2 * stream + 1}").log()).sqrt()
+        return radius * (2 * math.pi * self._unit(shape, f"{2 * stream + 2}")).cos()
+
+    def _unit(self, shape: tuple[int, ...], stream: str) -> Tensor:
         bits = self._bits(math.prod(shape), stream)  # (N, P)
         centred = ((bits >> 40) & 0xFFFFFF).float() + 0.5  # 24 bits, what float32 can hold
         return (centred / 2**24).reshape(-1, *shape)
 
-    def normal(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
-        """Return standard normal numbers, one row an example (Box and Muller): (N, *shape)."""
-        radius = (-2 * self.uniform(shape, 2 * stream + 1).log()).sqrt()
-        return radius * (2 * math.pi * self.uniform(shape, 2 * stream + 2)).cos()
-
-    def _bits(self, positions: int, stream: int) -> Tensor:
+    def _bits(self, positions: int, stream: str) -> Tensor:
         key = zlib.crc32(f"{self.name}/{self.seed}/{self.level}/{stream}".encode())
         rows = _mix(self.examples.long() + _signed(key * 0x1_0000_0001))[:, None]  # (N, 1)
         columns = torch.arange(positions, device=self.examples.device)[None]  # (1, P)

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from falconcal.data import Bounds
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.shift import Shift
+
+UNIT = Bounds(0.0, 1.0)  # the range of images here
 
 
 def plain_shifts() -> dict[str, Shift]:
@@ -41,15 +44,17 @@ def plain_shifts() -> dict[str, Shift]:
 
 
 def gaussian_noise(images: Tensor, deviation: float, noise: Noise) -> Tensor:
-    return (images + deviation * noise.normal(tuple(images.shape[1:]))).clamp(0, 1)
+    UNIT.check(images)
+    return UNIT.clip(images + deviation * noise.normal(tuple(images.shape[1:])).to(images))
 
 
 def gaussian_blur(images: Tensor, deviation: float, noise: Noise) -> Tensor:  # noqa: ARG001
+    UNIT.check(images)
     radius = min(math.ceil(3 * deviation), images.shape[2] - 1, images.shape[3] - 1)
     offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
     kernel = torch.softmax(-(offsets**2) / (2 * deviation**2), 0)  # normalised Gaussian
     padded = functional.pad(images, (radius,) * 4, mode="reflect")
-    return _smooth(_smooth(padded, kernel, 2), kernel, 3).clamp(0, 1)
+    return UNIT.clip(_smooth(_smooth(padded, kernel, 2), kernel, 3))
 
 
 def _smooth(images: Tensor, kernel: Tensor, axis: int) -> Tensor:

@@ -40,9 +40,14 @@ class Shift:
         """
         if level not in self.levels:
             raise UserError(f"{self.name} has levels 0 to {len(self.strengths) - 1}, got {level}.")
+        if not inputs.is_floating_point():
+            raise UserError(
+                f"expected floating-point inputs to shift, got {inputs.dtype}: convert them, for "
+                "example with inputs.float() / 255."
+            )
         if level == 0:
             return inputs
         if examples is None:
             examples = torch.arange(len(inputs))
         noise = Noise(self.name, seed, level, examples.to(inputs.device))
-        return self.apply(inputs, self.strengths[level], noise)
+        return self.apply(inputs.detach(), self.strengths[level], noise)

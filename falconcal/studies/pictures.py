@@ -11,17 +11,18 @@ from torch.nn import functional
 
 from falconcal.data import Examples
 from falconcal.files import write_bytes
+from falconcal.layout import example_file
 from falconcal.shifts import Shift
 
 EXAMPLES, GAP = 4, 2
 
 
-def write_pictures(folder: Path, data: Examples, shifts: Iterable[Shift]) -> None:
-    """Write one PNG a shift for image data, into a folder."""
+def write_pictures(directory: Path, data: Examples, shifts: Iterable[Shift]) -> None:
+    """Write one PNG a shift for image data into an output folder."""
     few = data.first(EXAMPLES)
     for shift in shifts:
         levels = torch.stack([shift.at(few.inputs, level) for level in shift.levels])
-        write_bytes(folder / f"{shift.name}.png", _png(_grid(levels)))
+        write_bytes(example_file(directory, shift.name), _png(_grid(levels)))
 
 
 def _grid(levels: Tensor) -> Tensor:

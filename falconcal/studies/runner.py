@@ -12,6 +12,7 @@ from torch import nn
 from falconcal.data import Batches, Dataset, load_dataset
 from falconcal.errors import unknown
 from falconcal.evaluation import rows_of, score
+from falconcal.files import write_text
 from falconcal.layout import PLAIN, RunKey
 from falconcal.methods import Method
 from falconcal.models import make_model
@@ -22,14 +23,13 @@ from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
     Store,
     load_weights,
+    read_table,
     save_weights,
     to_json,
     write_table,
 )
-from falconcal.studies.study import Study
+from falconcal.studies.study import REFERENCE, Study
 from falconcal.training import EpochRecord, History, watching
-
-REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 
 
 class Progress(Protocol):
@@ -52,6 +52,7 @@ def run_study(
     store = Store(directory)
     with store.opened(study.resolved()):
         dataset = load_dataset(study.dataset)
+        _try_shifts(study, dataset)
         for number, run in enumerate(runs, start=1):
             if store.complete(run):
                 progress.skip(run, number, len(runs))
@@ -63,14 +64,20 @@ def run_study(
             progress.end(run, time.perf_counter() - started)
         gather(study, store)
         if dataset.modality == "image":
-            write_pictures(directory / "examples", dataset.test, study.all_shifts())
+            write_pictures(directory, dataset.test, study.all_shifts())
+
+
+def _try_shifts(study: Study, dataset: Dataset) -> None:
+    """Find out before training whether the shifts can be applied to this data."""
+    for shift in study.all_shifts():
+        shift.at(dataset.test.inputs[:1], shift.levels[-1])
 
 
 def gather(study: Study, store: Store) -> None:
     """Write rows.parquet from the scores of every complete run."""
     tables = []
     for run in store.runs():
-        rows = rows_of(polars.read_parquet(run.folder(store.directory) / "scores.parquet"))
+        rows = rows_of(read_table(run.folder(store.directory) / "scores.parquet"))
         key = {"study": study.name, **dataclasses.asdict(run)}
         tables.append(
             rows.select(
@@ -93,6 +100,7 @@ def _run(
         trained = time.perf_counter()
         scores = score(model, dataset.test, study.all_shifts(), progress=progress.scoring)
         origin["training_seconds"] = trained - started
+        origin["kept_epoch"] = history[-1].kept if history else None
         origin["evaluation_seconds"] = time.perf_counter() - trained
         save_weights(folder / "weights.safetensors", model)
         write_table(folder / "history.parquet", history.table())
@@ -114,7 +122,7 @@ def _validation(
 ) -> Batches:
     """Return validation data: shifted once against the reference model if an epoch is chosen."""
     plain = dataset.validation.batches(500)
-    if getattr(method, "keep", "last") == "last" or REFERENCE not in study.methods:
+    if getattr(method, "keep", "last") == "last":
         return plain
     progress.note("validation data is perturbed through the reference model")
     reference = _reference(study, store, dataset)
@@ -153,4 +161,4 @@ def _chosen(study: Study, methods: Iterable[str] | None) -> list[str]:
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(to_json(values), encoding="utf-8")
+    write_text(path, to_json(values))

@@ -54,13 +54,13 @@ class Store:
             lock.release()
 
     def complete(self, run: RunKey) -> bool:
-        return run.folder(self.directory).is_dir()
+        return run.complete(self.directory)
 
     def runs(self) -> list[RunKey]:
         """Return the complete runs of the folder."""
         found = (self.directory / "runs").glob("*/*/seed-*/settings.json")
-        keys = (read_json(path) for path in found)
-        return sorted(RunKey(key["variant"], key["method"], key["seed"]) for key in keys)
+        keys = [RunKey(*_key(path)) for path in found]
+        return sorted(key for key in keys if self.complete(key))
 
     @contextmanager
     def writing(self, run: RunKey) -> Iterator[Path]:
@@ -71,6 +71,7 @@ class Store:
         partial.mkdir(parents=True)
         try:
             yield partial
+            shutil.rmtree(final, ignore_errors=True)  # a folder that lacks a file is no run
             partial.rename(final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -79,21 +80,27 @@ class Store:
     def _agree(self, study: dict[str, Any]) -> None:
         """Refuse settings that differ from those of the runs that are already there."""
         file = self.directory / "study.json"
-        if not file.exists():
-            if (self.directory / "runs").exists():
-                raise UserError(f"{file} is missing beside its runs: choose another --out.")
-            write_text(file, to_json(study))
-            return
-        stored = read_json(file)
-        differences = list(_differences(stored, study))
+        stored = self._stored(file)
+        differences = list(_differences(stored, study)) if stored else []
         if differences:
             raise UserError(
                 f"{self.directory} was made with other settings:\n  "
                 + "\n  ".join(differences)
                 + "\nNothing was changed. Choose another folder with --out, or the old settings."
             )
-        methods = {**stored["methods"], **study["methods"]}
+        methods = {**stored.get("methods", {}), **study["methods"]}
         write_text(file, to_json({**study, "methods": methods}))
+
+    def _stored(self, file: Path) -> dict[str, Any]:
+        """Return the settings of the runs that are there; without a run nothing binds."""
+        if not self.runs() and not (self.directory / "reference").exists():
+            return {}
+        if not file.exists():
+            raise UserError(f"{file} is missing beside its runs: choose another --out.")
+        stored = read_json(file)
+        if not isinstance(stored, dict) or not isinstance(stored.get("methods"), dict):
+            raise UserError(f"{file} is no study: was it damaged? Choose another --out.")
+        return stored
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
@@ -109,6 +116,14 @@ def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> I
             yield f"{name}: {there} there, {here} now"
 
 
+def _key(settings: Path) -> tuple[str, str, int]:
+    stored = read_json(settings)
+    try:
+        return stored["variant"], stored["method"], int(stored["seed"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{settings} does not say which run it is: remove its folder.") from None
+
+
 def to_json(values: Any) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
@@ -119,6 +134,17 @@ def read_json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         raise UserError(
             f"cannot read {path}: {error}. Was it damaged? Remove its folder."
+        ) from None
+
+
+def read_table(path: Path) -> polars.DataFrame:
+    """Read a table from Parquet; a damaged one is named."""
+    try:
+        return polars.read_parquet(path, glob=False)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"cannot read {path}, it looks damaged ({reason}): remove its folder and run again."
         ) from None
 
 

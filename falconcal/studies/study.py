@@ -13,9 +13,10 @@ from falconcal.methods import METHODS, Method
 from falconcal.models import MODELS
 from falconcal.registry import check_names, look_up
 from falconcal.settings import Count, as_dict, settings
-from falconcal.shifts import SHIFTS, Shift, find_shift
+from falconcal.shifts import Shift, find_shift
 from falconcal.shifts.affine import Centre
 
+REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -23,7 +24,7 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 class Study:
     """What to train, on what, and under which shifts to measure it."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     title: str = ""
     dataset: str
     model: str
@@ -38,7 +39,7 @@ class Study:
         """Return a method of the study with its settings and a seed."""
         if "seed" in self.methods[name]:
             raise UsageError(f"methods.{name}: seed is set by the run; use --seeds.")
-        return look_up("method", name, METHODS)(**self.methods[name], seed=seed)
+        return _make(name, {**self.methods[name], "seed": seed})
 
     def all_shifts(self) -> list[Shift]:
         return [find_shift(name, self.centre) for name in (*self.shifts, *self.selection_shifts)]
@@ -62,9 +63,9 @@ def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
     study = Study(**values)
     check_names("dataset", [study.dataset], DATASETS)
     check_names("model", [study.model], MODELS)
-    check_names("shift", (*study.shifts, *study.selection_shifts), SHIFTS)
     check_names("method", study.methods, METHODS)
-    study.resolved()  # makes every method once, so that a wrong setting is found before a run
+    _check_shifts(study)
+    _check_reference(study)
     return study
 
 
@@ -81,31 +82,62 @@ def _apply(values: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
-    parts = key.strip().split(".")
-    if len(parts) == 2 and parts[0] != "methods":
-        parts.insert(0, "methods")
-    if parts[0] == "methods" and len(parts) != 3:
-        raise UsageError(f"--set {key}: a method's setting is written METHOD.SETTING=value.")
-    _check_key(values, parts, key)
-    table = values
-    for part in parts[:-1]:
-        table = table[part]
-    table[parts[-1]] = _value(text.strip())
+    method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
+    table = _method_table(values, method, key) if dot else values
+    if not dot:
+        _check_key(setting, key)
+    table[setting] = _value(text.strip())
 
 
-def _check_key(values: dict[str, Any], parts: list[str], key: str) -> None:
-    if parts[0] == "methods":
-        methods = values.get("methods", {})
-        if parts[1] not in methods:
-            raise UsageError(
-                f"--set {key}: the study has no method {parts[1]!r}. "
-                f"{did_you_mean(parts[1], methods)}"
-            )
-    elif parts[0] not in Study.__dataclass_fields__:
+def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, Any]:
+    methods = values.get("methods")
+    methods = methods if isinstance(methods, dict) else {}
+    table = methods.get(method)
+    if not isinstance(table, dict):
         raise UsageError(
-            f"--set {key}: unknown setting. {did_you_mean(parts[0], Study.__dataclass_fields__)} "
+            f"--set {key}: the study has no method {method!r}. {did_you_mean(method, methods)}"
+        )
+    return table
+
+
+def _check_key(setting: str, key: str) -> None:
+    if setting == "methods" or setting not in Study.__dataclass_fields__:
+        known = [name for name in Study.__dataclass_fields__ if name != "methods"]
+        raise UsageError(
+            f"--set {key}: unknown setting. {did_you_mean(setting, known)} "
             "A method's setting is written METHOD.SETTING=value, for example falcon.epochs=10."
         )
+
+
+def _make(name: str, values: dict[str, Any]) -> Method:
+    """Make a method with its settings; one from outside may not take them."""
+    try:
+        return look_up("method", name, METHODS)(**values)
+    except TypeError as error:
+        raise UsageError(
+            f"method {name!r} does not take the settings {', '.join(values)}: {error}."
+        ) from None
+
+
+def _check_shifts(study: Study) -> None:
+    names = (*study.shifts, *study.selection_shifts)
+    study.all_shifts()  # finds each of them
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"shift {name!r} is named twice; a shift is either tested or served to choose "
+                "settings, and counts once."
+            )
+
+
+def _check_reference(study: Study) -> None:
+    """Make every method once, so that a wrong setting is found before a run."""
+    for name, chosen in study.resolved()["methods"].items():
+        if chosen.get("keep") == "best" and REFERENCE not in study.methods:
+            raise UsageError(
+                f'methods.{name}: keep = "best" needs the method {REFERENCE} in the study, whose '
+                "model perturbs the validation data."
+            )
 
 
 def _value(text: str) -> Any:
