@@ -115,6 +115,7 @@ def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
         (["run", "digits", "--out", "/proc/nowhere"], 1, "cannot write to the output folder"),
         (["report", "nowhere"], 1, "nowhere"),
         (["list", "metods"], 2, "Did you mean 'methods'"),
+        (["list", "os:path"], 2, "unknown list"),
     ],
 )
 def test_mistakes_get_a_message_a_code_and_no_traceback(

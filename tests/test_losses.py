@@ -142,6 +142,18 @@ def test_calibration_gradient_flows_through_confidence_alone() -> None:
     torch.testing.assert_close(gradient[:, 0], by_hand)
 
 
+def test_unknown_forms_are_refused() -> None:
+    logits, labels, _ = authors()
+    with pytest.raises(UserError, match="half_sum or root, got 'halfsum'"):
+        calibration_loss(logits, labels, form="halfsum")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="renormalised or literal"):
+        predictive_entropy_loss(logits, labels, "renormalized")  # type: ignore[arg-type]
+
+
+def test_two_classes_leave_the_entropy_loss_nothing_to_spread() -> None:
+    assert predictive_entropy_loss(torch.randn(5, 2), torch.tensor([0, 1, 0, 1, 1])).item() == 0
+
+
 def test_l2_is_the_sum_of_squared_dense_weights() -> None:
     dense = nn.Linear(2, 1)
     with torch.no_grad():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from falconcal.data import Examples
+from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.predictions import Predictions, predict
 from tests.conftest import small_network, stripes
@@ -46,6 +46,22 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         Predictions.from_logits(torch.zeros(2, 2), torch.tensor([0.0, 1.0]))
     with pytest.raises(UserError, match="at least 2 classes"):
         Predictions.from_logits(torch.zeros(2, 1), torch.tensor([0, 0]))
+
+
+def test_log_probabilities_are_logits_too() -> None:
+    predictions = Predictions.from_logits(torch.tensor([[0.0, -torch.inf]]), torch.tensor([1]))
+    assert predictions.scores().confidence.item() == 1
+
+
+def test_labels_of_any_whole_number_type_are_taken() -> None:
+    for kind in (torch.uint8, torch.int32):
+        labels = torch.tensor([0, 1], dtype=kind)
+        assert Predictions.from_logits(torch.zeros(2, 2), labels).labels.dtype == torch.int64
+
+
+def test_examples_outside_their_bounds_are_refused() -> None:
+    with pytest.raises(UserError, match="from 0 to 1, got 0 to 255"):
+        Examples(torch.tensor([[0.0], [255.0]]), torch.tensor([0, 1]), Bounds(0.0, 1.0))
 
 
 def test_predict_gives_the_softmax_of_the_model_in_inference_mode() -> None:

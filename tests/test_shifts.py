@@ -1,6 +1,8 @@
 """Every shift of the table under one contract; affine against Keras, the rest against SciPy."""
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy
 import pytest
@@ -79,7 +81,7 @@ def test_affine_outputs_match_keras_at_every_pixel_and_level(row: int, name: str
 
 def test_rotation_about_the_true_centre_is_exact_at_90_degrees() -> None:
     images = torch.rand(2, 1, 28, 28)
-    turned = find_shift("rot_right", "true").at(images, 9)
+    turned = find_shift("rot_right", "middle").at(images, 9)
     torch.testing.assert_close(turned, images.rot90(-1, (2, 3)), atol=1e-5, rtol=0)
     off_centre = find_shift("rot_right", "keras").at(images, 9)
     assert not torch.allclose(off_centre, turned, atol=1e-2)
@@ -91,7 +93,7 @@ def test_warp_matches_scipy_on_any_size_and_on_colour(size: tuple[int, int]) -> 
     matrix, _ = rotation(33.0)
     middle = (numpy.array(size) - 1) / 2
     offset = middle - matrix @ middle
-    ours = warp(images, 33.0, matrix_of=rotation, centre="true")
+    ours = warp(images, 33.0, matrix_of=rotation, centre="middle")
     for image, warped in zip(images.flatten(0, 1), ours.flatten(0, 1), strict=True):
         theirs = scipy.ndimage.affine_transform(
             image.numpy(), matrix, offset, order=1, mode="nearest"
@@ -150,3 +152,32 @@ def test_a_shift_from_outside_needs_no_table() -> None:
     inverted = Shift("invert", (0.0, 1.0), lambda inputs, strength, _: strength - inputs)
     images = torch.rand(2, 1, 4, 4)
     torch.testing.assert_close(inverted.at(images, 1), 1 - images)
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_whole_numbers_cannot_be_shifted_and_no_gradient_is_carried(name: str) -> None:
+    with pytest.raises(UserError, match="floating-point inputs to shift"):
+        SHIFTS[name].at(torch.zeros(1, 1, 28, 28).byte(), 1)
+    images = torch.rand(2, 1, 28, 28, requires_grad=True)
+    assert not SHIFTS[name].at(images, 1).requires_grad
+
+
+@pytest.mark.parametrize("name", ["gaussian_noise", "gaussian_blur"])
+def test_images_of_another_range_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match="from 0 to 1, got -"):
+        SHIFTS[name].at(torch.rand(2, 1, 28, 28) * 2 - 1, 1)
+
+
+def test_uniform_and_normal_numbers_share_no_bits() -> None:
+    normal = noise().normal((500,)).flatten()
+    for stream in range(4):
+        uniform = noise().uniform((500,), stream).flatten()
+        assert torch.corrcoef(torch.stack([normal.abs(), uniform]))[0, 1].abs() < 0.02
+
+
+def test_strengths_in_the_docs_are_those_of_the_table() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "measuring.md").read_text()
+    for name in ("gaussian_noise", "gaussian_blur", "contrast"):
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        numbers = re.findall(r"(?<![\w.\[])\d+(?:\.\d+)?", line.partition(" | ")[2])
+        assert tuple(float(number) for number in numbers[:6]) == SHIFTS[name].strengths

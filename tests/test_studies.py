@@ -8,13 +8,17 @@ import polars
 import pytest
 import torch
 
+from falconcal.data import TensorBatches
 from falconcal.errors import UsageError, UserError
 from falconcal.evaluation import POOLED
-from falconcal.layout import PLAIN, RunKey
+from falconcal.layout import PLAIN, RUN_FILES, RunKey
 from falconcal.metrics import METRICS
 from falconcal.models import LeNet
 from falconcal.predictions import predict
-from falconcal.studies import STUDIES, Study, find_study
+from falconcal.report import write_report
+from falconcal.selection import ShiftedValidation
+from falconcal.shifts import affine_shifts
+from falconcal.studies import STUDIES, Study, find_study, runner
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store, load_weights
 from falconcal.studies.study import read_study
@@ -149,6 +153,91 @@ def test_the_reference_is_the_same_trained_alone_or_taken_from_its_run(tmp_path:
     assert (tmp_path / "alone" / "reference" / "weights.safetensors").exists()
 
 
+def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    dataset = load_stripes()
+
+    class Spy:
+        def fit(self, model: torch.nn.Module, train: TensorBatches, validation: object) -> object:  # noqa: ARG002
+            seen.append((hash(tuple(model[2].weight.flatten().tolist())), train.seed))  # type: ignore[index]
+            return model
+
+    monkeypatch.setattr(
+        "falconcal.studies.runner.make_model", lambda _, __, seed: small_network(seed=seed)
+    )
+    for seed in (0, 1):
+        runner._train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
+    (first, _), (second, _) = seen
+    assert first != second
+    assert [order for _, order in seen] == [0, 1]
+
+
+def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
+    """Nothing that is tested may choose."""
+    made, progress = study(), Silent()
+    store, dataset = Store(tmp_path), load_stripes()
+    validation = runner._validation(made, store, dataset, made.method("falcon"), progress)
+    assert isinstance(validation, ShiftedValidation)
+    assert set(validation.families) == {"clean", "fgsm", *made.selection_shifts}
+    assert torch.equal(validation.clean.inputs, dataset.validation.inputs)
+
+
+def test_the_centre_of_the_study_reaches_its_shifts() -> None:
+    images = torch.rand(2, 1, 28, 28)
+    for centre in ("keras", "middle"):
+        (shear, *_) = study(f"centre={centre}").all_shifts()
+        expected = affine_shifts(centre)["shear"].at(images, 4)
+        assert torch.equal(shear.at(images, 4), expected)
+
+
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_a_run_that_lacks_a_file_is_done_again(tmp_path: Path, name: str) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    rows = (tmp_path / "rows.parquet").read_bytes()
+    (RunKey(PLAIN, "dropout", 0).folder(tmp_path) / name).unlink()
+    again = Silent()
+    run_study(study(), tmp_path, again, ["dropout"])
+    assert len(again.begun) == 1
+    assert (tmp_path / "rows.parquet").read_bytes() == rows
+
+
+def test_damaged_scores_are_named(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    (RunKey(PLAIN, "dropout", 0).folder(tmp_path) / "scores.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(UserError, match=r"scores\.parquet.*remove its folder"):
+        run_study(study(), tmp_path, Silent(), ["dropout"])
+
+
+def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="diverged"):
+        run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+
+
+def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
+    run_study(study('shifts=["tests.stripes:inverted"]'), tmp_path, Silent(), ["dropout"])
+    rows = polars.read_parquet(tmp_path / "rows.parquet")
+    assert "tests.stripes:inverted" in set(rows["shift"])
+    assert write_report(tmp_path).exists()
+
+
+def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent())
+    kept = {
+        name: json.loads((RunKey(PLAIN, name, 0).folder(tmp_path) / "run.json").read_text())
+        for name in ("dropout", "falcon")
+    }
+    assert kept["dropout"]["kept_epoch"] is None
+    assert 1 <= kept["falcon"]["kept_epoch"] <= 12
+
+
+def test_shifts_that_do_not_fit_the_data_are_found_before_training(tmp_path: Path) -> None:
+    spy = Silent()
+    with pytest.raises(UserError, match="height, width"):
+        run_study(study("dataset=tests.stripes:load_table"), tmp_path, spy)
+    assert spy.begun == []
+
+
 def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     left = RunKey(PLAIN, "falcon", 0).folder(tmp_path).parent / ".seed-0"
@@ -203,12 +292,19 @@ def test_a_damaged_study_file_is_named(tmp_path: Path) -> None:
         ("batchsize=3", "Did you mean 'batch_size'"),
         ("epochs=3", "METHOD.SETTING=value"),
         ("methods.falcon=3", "METHOD.SETTING=value"),
+        ("shifts.a.b=1", "the study has no method 'shifts.a'"),
+        ('shifts=["shear", "shear"]', "named twice"),
+        ('selection_shifts=["shear"]', "named twice"),
+        ('shifts=["tests.stripes:load_table"]', "to be a falconcal.Shift"),
+        ("dataset=tests.none:load", "cannot import dataset"),
+        ('name="../escape"', "name String should match pattern"),
+        ("self=1", "unknown setting"),
         ("falcon.epochs", "expects key=value"),
         ("dataset=digts", "unknown dataset 'digts'. Did you mean 'digits'"),
         ("model=lent", "unknown model 'lent'. Did you mean 'lenet'"),
         ('shifts=["sheer"]', "unknown shift 'sheer'. Did you mean 'shear'"),
         ("seeds=0", "seeds should be greater than or equal to 1"),
-        ("centre=left", "centre should be 'keras' or 'true'"),
+        ("centre=left", "centre should be 'keras' or 'middle'"),
     ],
 )
 def test_wrong_changes_are_refused(change: str, message: str) -> None:
@@ -242,6 +338,12 @@ def test_an_unknown_method_in_the_file_is_refused() -> None:
     with pytest.raises(UsageError, match="Did you mean 'falcon'"):
         read_study(values, "test")
     assert tomllib.loads(values)["methods"]["falkon"]
+
+
+def test_keeping_the_best_epoch_needs_the_reference_method() -> None:
+    without = TEXT.replace("[methods.dropout]", "[methods.falcon]").partition("[methods.falcon]")[0]
+    with pytest.raises(UsageError, match="needs the method dropout"):
+        read_study(f'{without}[methods.falcon]\nkeep = "best"\n', "test")
 
 
 def test_damaged_weights_are_named(tmp_path: Path) -> None:

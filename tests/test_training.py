@@ -192,6 +192,60 @@ def test_whole_number_inputs_cannot_be_perturbed() -> None:
         Falcon(epochs=1, bounds=None).fit(small_network(), loader, loader)
 
 
+@pytest.mark.parametrize("batch", [{"inputs": 1}, (1, 2, 3), (torch.zeros(2), [0, 1])])
+def test_batches_that_are_no_pairs_are_refused(batch: object) -> None:
+    with pytest.raises(UserError, match=r"batches of \(inputs, labels\)"):
+        L2Dropout(epochs=1).fit(small_network(), [batch], [batch])  # type: ignore[list-item]
+
+
+def test_a_generator_is_refused_before_training(tiny: Dataset) -> None:
+    one_way = iter(tiny.train.batches())
+    with pytest.raises(UserError, match="again and again"):
+        L2Dropout(epochs=1).fit(small_network(), one_way, tiny.validation.batches())
+
+
+def test_a_frozen_model_is_refused_and_frozen_parts_stay_frozen(tiny: Dataset) -> None:
+    model = small_network()
+    model[2].requires_grad_(False)
+    before = model[2].weight.clone()  # type: ignore[operator]
+    Falcon(epochs=2).fit(model, tiny.train.batches(30), tiny.validation.batches())
+    assert torch.equal(model[2].weight, before)  # type: ignore[arg-type]
+    model.requires_grad_(False)
+    with pytest.raises(UserError, match="frozen"):
+        L2Dropout(epochs=1).fit(model, tiny.train.batches(30), tiny.validation.batches())
+
+
+def test_other_precisions_label_types_and_large_seeds_will_do(tiny: Dataset) -> None:
+    loader = [(tiny.train.inputs, tiny.train.labels.int())]
+    method = Falcon(
+        epochs=1, precision="64-true", keep="best", seed=2**32 - 1, bounds=Bounds(0.0, 1.0)
+    )
+    model = method.fit(small_network(), loader, loader)
+    assert next(model.parameters()).dtype == torch.float64
+
+
+def test_networks_for_volumes_can_be_trained() -> None:
+    model = nn.Sequential(nn.Conv3d(1, 2, 2), nn.Flatten(), nn.Linear(2 * 27, 2))
+    loader = [(torch.rand(6, 1, 4, 4, 4), torch.tensor([0, 1] * 3))]
+    L2Dropout(epochs=1).fit(model, loader, loader)
+
+
+def test_images_and_convolutions_are_laid_out_with_channels_last(tiny: Dataset) -> None:
+    seen: list[bool] = []
+
+    class Spy(nn.Conv2d):
+        def forward(self, images: Tensor) -> Tensor:
+            last = torch.channels_last
+            seen.append(self.weight.is_contiguous(memory_format=last))
+            seen.append(images.is_contiguous(memory_format=last))
+            return super().forward(images)
+
+    model = nn.Sequential(Spy(3, 4, 3), nn.Flatten(), nn.Linear(4 * 26 * 26, 3))
+    loader = [(tiny.train.inputs.expand(-1, 3, -1, -1), tiny.train.labels)]
+    L2Dropout(epochs=1).fit(model, loader, loader)
+    assert all(seen[:2])
+
+
 def test_dropout_is_set_on_every_layer_or_refused() -> None:
     outer, inner = nn.Dropout(0.1), nn.Dropout2d(0.2)
     set_dropout(nn.Sequential(outer, nn.Sequential(inner)), 0.4)

@@ -17,7 +17,7 @@ from falconcal.errors import UserError
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.shift import Shift
 
-Centre = Literal["keras", "true"]
+Centre = Literal["keras", "middle"]
 Map = tuple[numpy.ndarray, numpy.ndarray]  # (2, 2) about the centre, and an offset (2,)
 
 CHUNK = 128  # images

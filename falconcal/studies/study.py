@@ -30,7 +30,7 @@ class Study:
     model: str
     batch_size: Count = 100
     seeds: Count = 1
-    centre: Centre = "true"  # of the affine shifts
+    centre: Centre = "middle"  # of the affine shifts
     shifts: Annotated[Names, Field(min_length=1)]  # the tested ones
     selection_shifts: Names = ()  # those that served to choose settings; reported apart
     methods: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
