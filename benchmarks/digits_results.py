@@ -55,6 +55,7 @@ def context() -> dict[str, Any]:
         "correlations": correlations(trials),
         "chosen": json.dumps(study["methods"], indent=2),
         "cost": cost_table(),
+        "found": findings(trials, figures(rows, study)),
     }
 
 
@@ -143,6 +144,39 @@ def correlations(trials: list[dict[str, Any]]) -> str:
         )
         lines.append(f"| {name} | {len(chosen)} | {micro:+.2f} | {macro:+.2f} |")
     return "\n".join(lines)
+
+
+def findings(trials: list[dict[str, Any]], measured: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Return the numbers behind the reading of the trials."""
+    falcon = list(grouped(trials, "falcon").values())
+    paper = [rows for rows in falcon if "directions" not in rows[0]["settings"]]
+    mixed = [rows for rows in falcon if "directions" in rows[0]["settings"]]
+    lowest = min(paper, key=lambda rows: _average(rows, "test", "micro_ece"))
+    return {
+        "dropout": _best(list(grouped(trials, "dropout").values())),
+        "paper": _best(paper),
+        "mixed": _best(mixed),
+        "lowest_micro": _average(lowest, "test", "micro_ece"),
+        "lowest_clean": _average(lowest, "test", "ece"),
+        "settings": len(paper),
+        "reaching": sum(_reaches(rows, measured["dropout"]) for rows in paper),
+        "trials": {name: len(grouped(trials, name)) for name in ("dropout", "falcon")},
+    }
+
+
+def _best(groups: list[list[dict[str, Any]]]) -> float:
+    """Return the lowest mean criterion of settings that were tried with three seeds."""
+    enough = [rows for rows in groups if len(rows) >= 3 and not _flag(rows)]
+    return min(_average(rows, "criterion") for rows in enough)
+
+
+def _reaches(rows: list[dict[str, Any]], dropout: dict[str, float]) -> bool:
+    return (
+        _average(rows, "test", "micro_ece") <= dropout["micro"] / 2
+        and _average(rows, "test", "macro_ece") < dropout["macro"]
+        and _average(rows, "test", "accuracy") >= dropout["accuracy"] - 0.01
+        and _average(rows, "test", "ece") <= 0.06
+    )
 
 
 def cost_table() -> str:

@@ -91,19 +91,19 @@ def stepper(method: L2Dropout | Falcon) -> Callable[[], object]:
 def affine_ratio() -> dict[str, float]:
     """Return how many times faster nine shifts at ten levels are than SciPy image by image."""
     images = torch.rand(IMAGES, 1, 28, 28)
-    chosen = [SHIFTS[name] for name, *_ in FAMILIES]
-    for shift in chosen:
-        shift.at(images[:1], 1)
+    our_shifts(images[:1])  # the sampling matrices are made once
     ours, theirs = [], []
     for _ in range(3):
-        ours.append(
-            cpu_time(
-                lambda: [shift.at(images, level) for shift in chosen for level in shift.levels]
-            )
-        )
+        ours.append(cpu_time(partial(our_shifts, images)))
         theirs.append(cpu_time(partial(scipy_shifts, images[:SCIPY_IMAGES, 0].numpy())))
     scaled = statistics.median(theirs) * IMAGES / SCIPY_IMAGES
     return {"affine, times faster than SciPy": round(scaled / statistics.median(ours), 1)}
+
+
+def our_shifts(images: torch.Tensor) -> None:
+    for name, *_ in FAMILIES:
+        for level in SHIFTS[name].levels:
+            SHIFTS[name].at(images, level)
 
 
 def scipy_shifts(images: numpy.ndarray) -> None:
