@@ -55,6 +55,7 @@ def context() -> dict[str, Any]:
         "correlations": correlations(trials),
         "chosen": json.dumps(study["methods"], indent=2),
         "cost": cost_table(),
+        "gaps": gap_table(rows, study),
         "found": findings(trials, figures(rows, study)),
     }
 
@@ -117,7 +118,7 @@ def trial_table(trials: list[dict[str, Any]], method: str) -> str:
     lines = [f"| {' | '.join(heading)} |", f"| {' | '.join(['---:'] * len(heading))} |"]
     for key, rows in sorted(groups.items(), key=lambda item: _average(item[1], "criterion")):
         settings = json.loads(key)
-        cells = [str(settings[name]) for name in varied] + [str(len(rows))]
+        cells = [_shown(settings.get(name)) for name in varied] + [str(len(rows))]
         cells += [f"{_average(rows, 'accuracy'):.3f}{_flag(rows)}"]
         cells += [f"{_average(rows, 'families', name):.3f}" for name in FAMILIES]
         cells += [f"**{_average(rows, 'criterion'):.3f}**"]
@@ -144,6 +145,22 @@ def correlations(trials: list[dict[str, Any]]) -> str:
         )
         lines.append(f"| {name} | {len(chosen)} | {micro:+.2f} | {macro:+.2f} |")
     return "\n".join(lines)
+
+
+def gap_table(rows: polars.DataFrame, study: dict[str, Any]) -> str:
+    """Return confidence less accuracy, means over levels above 0 and seeds."""
+    lines = ["| shift | dropout | falcon |", "| --- | ---: | ---: |"]
+    groups = {"mean of the nine": study["shifts"]}
+    groups |= {name: [name] for name in study["selection_shifts"]}
+    for name, shifts in groups.items():
+        shifted = rows.filter(polars.col("shift").is_in(shifts), polars.col("level") > 0)
+        cells = [f"{_gap(shifted.filter(method=method)):+.3f}" for method in ("dropout", "falcon")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _gap(rows: polars.DataFrame) -> float:
+    return _mean(rows.filter(metric="confidence")) - _mean(rows.filter(metric="accuracy"))
 
 
 def findings(trials: list[dict[str, Any]], measured: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -232,7 +249,15 @@ def _flag(rows: list[dict[str, Any]]) -> str:
 
 
 def _varied(points: list[dict[str, Any]]) -> list[str]:
-    return [name for name in points[0] if len({str(point[name]) for point in points}) > 1]
+    names = dict.fromkeys(name for point in points for name in point)
+    return [name for name in names if len({str(point.get(name)) for point in points}) > 1]
+
+
+def _shown(value: Any) -> str:
+    """Return a setting for a cell; directions are the paper's or a mix."""
+    if isinstance(value, list):
+        return "mix"
+    return "paper" if value is None else str(value)
 
 
 if __name__ == "__main__":
