@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from falconcal.data import DATASETS
-from falconcal.evaluation import POOLED
 from falconcal.methods import METHODS
-from falconcal.metrics import METRICS
+from falconcal.metrics import CLASS_METRICS, METRICS, POOLED
 from falconcal.models import MODELS
 from falconcal.shifts import SHIFTS
 from falconcal.studies import STUDIES
@@ -27,7 +26,9 @@ CATALOGUE: dict[str, Callable[[], Mapping[str, str]]] = {
     "methods": lambda: {name: _module_line(method) for name, method in METHODS.items()},
     "studies": lambda: {name: tomllib.loads(text)["title"] for name, text in STUDIES.items()},
     "shifts": lambda: {name: shift.summary for name, shift in SHIFTS.items()},
-    "metrics": lambda: {name: first_line(metric) for name, metric in {**METRICS, **POOLED}.items()},
+    "metrics": lambda: {
+        name: first_line(metric) for name, metric in {**METRICS, **CLASS_METRICS, **POOLED}.items()
+    },
     "datasets": lambda: {name: _module_line(load) for name, load in DATASETS.items()},
     "models": lambda: {name: first_line(make) for name, make in MODELS.items()},
 }

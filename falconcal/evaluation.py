@@ -13,19 +13,13 @@ from torch import nn
 
 from falconcal.data import Examples
 from falconcal.errors import UserError
-from falconcal.metrics import METRICS, macro_ece, micro_ece
+from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import Scores, predict_batches
 from falconcal.shifts import Shift
 
 CLEAN = "clean"
 COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
-
-# figures of a whole shift, from the scores of all its levels
-POOLED: dict[str, Callable[[list[Scores]], float]] = {
-    "micro_ece": micro_ece,
-    "macro_ece": macro_ece,
-}
 
 
 def evaluate(model: nn.Module, data: Examples, shifts: Iterable[Shift]) -> polars.DataFrame:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from falconcal.data import Dataset
-from falconcal.evaluation import POOLED, evaluate, rows_of, score
-from falconcal.metrics import METRICS, macro_ece, micro_ece
+from falconcal.evaluation import evaluate, rows_of, score
+from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import predict
 from falconcal.shifts import SHIFTS
 from tests.conftest import small_network
@@ -30,7 +30,7 @@ def test_rows_equal_the_metrics_called_by_hand(tiny: Dataset, shift: object) -> 
             assert value == pytest.approx(metric(scores), abs=1e-6)
     pooled = rows.filter((polars.col("shift") == shift.name) & polars.col("level").is_null())
     values = dict(pooled.select("metric", "value").iter_rows())
-    assert values == pytest.approx({"micro_ece": micro_ece(levels), "macro_ece": macro_ece(levels)})
+    assert values == pytest.approx({name: figure(levels) for name, figure in POOLED.items()})
     assert set(pooled["examples"]) == {30 * len(levels)}
 
 

@@ -10,9 +10,8 @@ import torch
 
 from falconcal.data import TensorBatches
 from falconcal.errors import UsageError, UserError
-from falconcal.evaluation import POOLED
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
-from falconcal.metrics import METRICS
+from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet
 from falconcal.predictions import predict
 from falconcal.report import write_report

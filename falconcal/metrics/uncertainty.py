@@ -1,0 +1,42 @@
+"""Uncertainty: what a model says of itself, true classes known or not."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from falconcal.errors import UserError
+from falconcal.metrics.scored import scores_of
+from falconcal.predictions import Predictions, Scores
+
+
+def predictive_entropy(data: Predictions | Scores) -> float:
+    """Mean entropy of the distribution, in nats."""
+    return float(scores_of(data).entropy.double().mean())
+
+
+def mean_confidence(data: Predictions | Scores) -> float:
+    """Mean probability of the most probable class."""
+    return float(scores_of(data).confidence.double().mean())
+
+
+def confidence_histogram(data: Predictions | Scores, bins: int = 20) -> Tensor:
+    """Return the share of examples in cells of confidence of equal width: (bins,)."""
+    if bins < 1:
+        raise UserError(f"expected at least 1 bin, got {bins}.")
+    confidence = scores_of(data).confidence.double()
+    counts = torch.histc(confidence, bins, 0.0, 1.0)
+    return counts / counts.sum()
+
+
+def confidence_by_class(data: Predictions | Scores, classes: int) -> Tensor:
+    """Return the mean confidence of each predicted class, NaN where none is: (C,).
+
+    The paper's figure for outliers: all of it should be near 1 / C.
+    """
+    scores = scores_of(data)
+    counts = torch.bincount(scores.prediction, minlength=classes)
+    if len(counts) > classes:
+        raise UserError(f"expected classes below {classes}, got {int(scores.prediction.max())}.")
+    sums = torch.bincount(scores.prediction, scores.confidence.double(), classes)
+    return torch.where(counts > 0, sums / counts, math.nan)
