@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
     from falconcal.errors import UsageError, UserError
     from falconcal.evaluation import evaluate, rows_of, score
+    from falconcal.evidence import (
+        Interval,
+        by_group,
+        holm,
+        interval,
+        paired_difference,
+        rank_sum,
+        signed_rank,
+    )
     from falconcal.losses import calibration_loss, predictive_entropy_loss
     from falconcal.methods import METHODS, Falcon, L2Dropout, Method
     from falconcal.metrics import (
@@ -53,6 +62,15 @@ _HOMES = {
     "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
     "falconcal.errors": ["UsageError", "UserError"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
+    "falconcal.evidence": [
+        "Interval",
+        "by_group",
+        "holm",
+        "interval",
+        "paired_difference",
+        "rank_sum",
+        "signed_rank",
+    ],
     "falconcal.losses": ["calibration_loss", "predictive_entropy_loss"],
     "falconcal.methods": ["METHODS", "Falcon", "L2Dropout", "Method"],
     "falconcal.metrics": [
@@ -106,6 +124,7 @@ __all__ = [
     "Examples",
     "Falcon",
     "History",
+    "Interval",
     "L2Dropout",
     "LeNet",
     "Method",
@@ -122,6 +141,7 @@ __all__ = [
     "area_under_risk_coverage",
     "brier_decomposition",
     "brier_score",
+    "by_group",
     "calibration_loss",
     "classwise_calibration_error",
     "confidence_by_class",
@@ -130,6 +150,8 @@ __all__ = [
     "expected_calibration_error",
     "fgsm",
     "find_study",
+    "holm",
+    "interval",
     "load_dataset",
     "macro_ece",
     "make_model",
@@ -138,16 +160,19 @@ __all__ = [
     "micro_ece",
     "negative_log_likelihood",
     "outlier_detection",
+    "paired_difference",
     "plain_shifts",
     "predict",
     "predictive_entropy",
     "predictive_entropy_loss",
+    "rank_sum",
     "reliability_curve",
     "risk_coverage_curve",
     "rms_calibration_error",
     "rows_of",
     "score",
     "signed_gap",
+    "signed_rank",
     "smooth_calibration_error",
 ]
 

@@ -115,7 +115,8 @@ def report(
     """Write the summary, the figures and the report of an output folder again."""
     from falconcal.report import write_report
 
-    output.print("Writing the report ...", highlight=False)
+    if directory.is_dir():
+        output.print("Writing the report ...", highlight=False)
     page = write_report(directory)
     output.print(_summary(directory))
     output.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)

@@ -40,7 +40,9 @@ def score(
 
     The clean data, level 0 of all of them, is scored once under the name ``clean``.
     """
-    shifts = list(shifts)
+    if not isinstance(data, Examples):
+        raise UserError(f"expected falconcal.Examples to evaluate on, got {type(data).__name__}.")
+    shifts = [_checked(shift) for shift in shifts]
     names = [CLEAN, *(shift.name for shift in shifts)]
     if len(set(names)) < len(names):
         raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
@@ -55,6 +57,14 @@ def score(
         scores = [predictions.scores() for predictions in predict_batches(model, batches)]
         parts.append(_frame(Scores.concatenate(scores), name, level))
     return polars.concat(parts)
+
+
+def _checked(shift: Shift) -> Shift:
+    if not isinstance(shift, Shift):
+        raise UserError(
+            f"expected shifts, got {shift!r}: take one from falconcal.SHIFTS, or make a Shift."
+        )
+    return shift
 
 
 def rows_of(scores: polars.DataFrame) -> polars.DataFrame:

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,8 @@ from falconcal.data import Batches, Examples
 from falconcal.data.examples import check_inputs, check_labels, pairs, shape
 from falconcal.errors import UserError
 from falconcal.modes import evaluating, placed
+
+ArrayLike = Tensor | numpy.ndarray | Sequence[Any]
 
 # log of the smallest normal float64: the NLL of a true class given probability 0 is 708.4, finite
 LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
@@ -31,19 +35,21 @@ class Predictions:
         _check_normalised(self.log_probs)
 
     @classmethod
-    def from_logits(cls, logits: Tensor, labels: Tensor) -> "Predictions":
-        """Normalise logits; this is the only way that raw scores come in.
+    def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> "Predictions":
+        """Normalise logits, tensors or arrays; this is the only way that raw scores come in.
 
         A logit of minus infinity is a probability of 0, so log-probabilities are logits too.
         """
+        logits, labels = torch.as_tensor(logits), torch.as_tensor(labels)
         _check_shape(logits)
         if (logits.isnan() | logits.isposinf()).any() or logits.isneginf().all(1).any():
             raise UserError("expected finite logits, got NaN or infinity: has training diverged?")
         return cls(logits.double().log_softmax(1), labels)
 
     @classmethod
-    def from_probabilities(cls, probabilities: Tensor, labels: Tensor) -> "Predictions":
-        """Take probabilities as they are; rows that do not sum to 1 are refused."""
+    def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> "Predictions":
+        """Take probabilities, tensors or arrays; rows that do not sum to 1 are refused."""
+        probabilities, labels = torch.as_tensor(probabilities), torch.as_tensor(labels)
         if (probabilities < 0).any():
             raise UserError("expected probabilities, got negative values: use from_logits?")
         return cls(probabilities.double().log(), labels)
@@ -87,6 +93,10 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, index: Tensor) -> "Scores":
+        """Return the scores of chosen examples, (K,) of their numbers."""
+        return Scores(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def split(self, size: int) -> list["Scores"]:
         """Return consecutive parts of the given size."""

@@ -345,9 +345,9 @@ def warn_if_collapsed(predictions: Predictions) -> None:
     if accuracy(predictions) > chance + 0.05 or chance > 0.9:
         return
     warnings.warn(
-        f"training collapsed: validation accuracy {accuracy(predictions):.3f}, where always "
-        f"answering the commonest class gives {chance:.3f}. A model that knows nothing can look "
-        "calibrated; lower the weights or the learning rates.",
+        f"training collapsed or hardly began: validation accuracy {accuracy(predictions):.3f}, "
+        f"where always answering the commonest class gives {chance:.3f}. A model that knows "
+        "nothing can look calibrated; train longer, or lower the weights or the learning rates.",
         CollapseWarning,
         stacklevel=4,
     )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from falconcal.data import Dataset
+from falconcal.errors import UserError
 from falconcal.evaluation import evaluate, rows_of, score
 from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import predict
@@ -64,6 +65,13 @@ def test_scores_survive_parquet(tiny: Dataset, tmp_path: object) -> None:
     scores = score(small_network(), tiny.test, CHOSEN)
     scores.write_parquet(file)
     assert rows_of(polars.read_parquet(file)).equals(rows_of(scores))
+
+
+def test_loaders_and_names_are_refused_with_advice(tiny: Dataset) -> None:
+    with pytest.raises(UserError, match=r"falconcal\.Examples"):
+        evaluate(small_network(), tiny.test.batches(), CHOSEN)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"falconcal\.SHIFTS"):
+        evaluate(small_network(), tiny.test, ["shear"])  # type: ignore[list-item]
 
 
 def test_the_model_keeps_its_mode(tiny: Dataset) -> None:

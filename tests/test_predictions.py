@@ -1,5 +1,6 @@
 """Predictions: what comes in is checked, what goes out is a distribution."""
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -62,6 +63,13 @@ def test_labels_of_any_whole_number_type_are_taken() -> None:
 def test_examples_outside_their_bounds_are_refused() -> None:
     with pytest.raises(UserError, match="from 0 to 1, got 0 to 255"):
         Examples(torch.tensor([[0.0], [255.0]]), torch.tensor([0, 1]), Bounds(0.0, 1.0))
+
+
+def test_arrays_and_lists_are_taken() -> None:
+    rows = numpy.array([[0.25, 0.75], [0.5, 0.5]])
+    predictions = Predictions.from_probabilities(rows, numpy.array([1, 0]))
+    numpy.testing.assert_allclose(predictions.log_probs.exp(), rows)
+    assert len(Predictions.from_logits([[1.0, 2.0]], [0])) == 1
 
 
 def test_predict_gives_the_softmax_of_the_model_in_inference_mode() -> None:

@@ -198,6 +198,12 @@ def test_batches_that_are_no_pairs_are_refused(batch: object) -> None:
         L2Dropout(epochs=1).fit(small_network(), [batch], [batch])  # type: ignore[list-item]
 
 
+def test_labels_with_a_point_are_refused_not_cut_off() -> None:
+    loader = [(torch.rand(2, 1, 28, 28), torch.tensor([0.4, 1.4]))]
+    with pytest.raises(UserError, match="whole-number labels"):
+        L2Dropout(epochs=1).fit(small_network(), loader, loader)
+
+
 def test_a_generator_is_refused_before_training(tiny: Dataset) -> None:
     one_way = iter(tiny.train.batches())
     with pytest.raises(UserError, match="again and again"):

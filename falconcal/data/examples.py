@@ -39,13 +39,15 @@ class Bounds:
     def clip(self, inputs: Tensor) -> Tensor:
         return inputs.clamp(self.low, self.high)
 
-    def check(self, inputs: Tensor) -> None:
+    def check(
+        self, inputs: Tensor, advice: str = "state the bounds that the data has, or scale the data"
+    ) -> None:
         """Refuse inputs that lie outside by more than rounding."""
         low, high, slack = float(inputs.min()), float(inputs.max()), 1e-4 * self.range
         if low < self.low - slack or high > self.high + slack:
             raise UserError(
                 f"expected inputs from {self.low:g} to {self.high:g}, got {low:g} to {high:g}: "
-                "state the bounds that the data has, or scale the data."
+                f"{advice}."
             )
 
 
@@ -147,8 +149,7 @@ def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
         raise UserError(
             f"expected one label an example, shape ({examples},), got shape {shape(labels)}."
         )
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise UserError(f"expected whole-number labels, got {labels.dtype}: use labels.long().")
+    check_whole(labels)
     labels = labels.long()  # unsigned ones would wrap below 0
     highest = classes - 1 if classes is not None else int(labels.max())
     bad = (labels < -1) | (labels > highest)
@@ -174,10 +175,24 @@ def pairs(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
         pair = isinstance(batch, tuple | list) and len(batch) == 2
         if not pair or not all(isinstance(part, Tensor) for part in batch):
             raise UserError(
-                f"expected batches of (inputs, labels), two tensors, got {type(batch).__name__}"
-                f"{f' of {len(batch)}' if hasattr(batch, '__len__') else ''}: wrap the loader."
+                f"expected batches of (inputs, labels), two tensors, got {_kind(batch)}: wrap the "
+                "loader so that it gives such pairs."
             )
+        check_whole(batch[1])
         yield batch[0], batch[1].long()
+
+
+def check_whole(labels: Tensor) -> None:
+    """Refuse labels that are no whole numbers, before they are cut off."""
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise UserError(f"expected whole-number labels, got {labels.dtype}: use labels.long().")
+
+
+def _kind(batch: object) -> str:
+    name = type(batch).__name__
+    if isinstance(batch, tuple | list):
+        return f"{name} of {', '.join(type(part).__name__ for part in batch)}"
+    return name
 
 
 def check_walkable(batches: Batches, role: str) -> None:

@@ -30,10 +30,14 @@ def clean_terms(training: Training, step: Step) -> dict[str, Tensor]:
 
 
 def data_terms(training: Training, step: Step, logits: Tensor) -> dict[str, Tensor]:
-    terms = {"cross_entropy": cross_entropy(logits, step.labels)}
-    if training.l2_weight > 0:
-        terms["l2"] = training.l2_weight * l2_penalty(step.model)
-    return terms
+    return {"cross_entropy": cross_entropy(logits, step.labels), **l2_terms(training, step)}
+
+
+def l2_terms(training: Training, step: Step) -> dict[str, Tensor]:
+    """Return the weighted L2 penalty, or nothing where its weight is 0."""
+    if training.l2_weight == 0:
+        return {}
+    return {"l2": training.l2_weight * l2_penalty(step.model)}
 
 
 def adam(training: Training) -> partial[Adam]:

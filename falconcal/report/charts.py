@@ -49,7 +49,7 @@ class Quantity:
     words: str
     caption: str
     style: str = ".3f"
-    axis_style: str = ".1f"
+    axis_style: str = "~g"
     domain: tuple[float, float] | None = None
 
 

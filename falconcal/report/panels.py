@@ -126,7 +126,9 @@ def legend_width(results: Results) -> int:
 
 
 def whole_numbers() -> altair.Axis:
-    return altair.Axis(format="d", tickMinStep=1, tickCount=5, grid=False)
+    # a short axis gets ticks between whole numbers all the same: those stay without a label
+    whole = "datum.value % 1 === 0 ? format(datum.value, 'd') : ''"
+    return altair.Axis(labelExpr=whole, tickMinStep=1, tickCount=5, grid=False)
 
 
 def _noted_label(order: dict[str, bool]) -> str:

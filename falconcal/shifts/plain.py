@@ -16,6 +16,7 @@ from falconcal.shifts.noise import Noise
 from falconcal.shifts.shift import Shift
 
 UNIT = Bounds(0.0, 1.0)  # the range of images here
+ADVICE = "this shift is made for images in that range, so scale the data to it"
 
 
 def plain_shifts() -> dict[str, Shift]:
@@ -44,12 +45,12 @@ def plain_shifts() -> dict[str, Shift]:
 
 
 def gaussian_noise(images: Tensor, deviation: float, noise: Noise) -> Tensor:
-    UNIT.check(images)
+    UNIT.check(images, ADVICE)
     return UNIT.clip(images + deviation * noise.normal(tuple(images.shape[1:])).to(images))
 
 
 def gaussian_blur(images: Tensor, deviation: float, noise: Noise) -> Tensor:  # noqa: ARG001
-    UNIT.check(images)
+    UNIT.check(images, ADVICE)
     radius = min(math.ceil(3 * deviation), images.shape[2] - 1, images.shape[3] - 1)
     offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
     kernel = torch.softmax(-(offsets**2) / (2 * deviation**2), 0)  # normalised Gaussian

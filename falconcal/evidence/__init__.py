@@ -1,0 +1,23 @@
+"""Evidence: intervals, tests and comparisons beside every figure."""
+
+from falconcal.evidence.comparisons import (
+    RankTest,
+    holm,
+    paired_difference,
+    rank_sum,
+    signed_rank,
+)
+from falconcal.evidence.groups import Group, by_group
+from falconcal.evidence.intervals import Interval, interval
+
+__all__ = [
+    "Group",
+    "Interval",
+    "RankTest",
+    "by_group",
+    "holm",
+    "interval",
+    "paired_difference",
+    "rank_sum",
+    "signed_rank",
+]
