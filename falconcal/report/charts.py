@@ -215,7 +215,7 @@ def _reliability_figure(
         ),
     )
     ink = cycled(COLOURS, len(results.series))[results.series.index(series)]
-    panel = layered([tint(), *_diagram(ink)], table)
+    panel = layered([tint(), *_diagram(series, ink)], table)
     headings = dict(table.select("shift", "panel").unique().rows())
     shown = [shift for shift in (CLEAN, *results.shifts) if shift in headings]
     order = {headings[shift]: shift in results.selection_shifts for shift in shown}
@@ -228,7 +228,7 @@ def _reliability_figure(
     return Figure(f"reliability-{name}", caption, chart, 75, square=True)
 
 
-def _diagram(ink: str) -> list[altair.Chart]:
+def _diagram(series: str, ink: str) -> list[altair.Chart]:
     unit, axis = altair.Scale(domain=[-0.04, 1.04]), altair.Axis(format=".1f", values=[0, 0.5, 1])
     base = altair.Chart().encode(
         x=altair.X("confidence:Q", title="confidence", scale=unit, axis=axis),
@@ -236,14 +236,14 @@ def _diagram(ink: str) -> list[altair.Chart]:
     )
     gaps = base.mark_rule(color=ink, strokeWidth=4, opacity=0.3).encode(y2="confidence:Q")
     line = base.mark_line(color=ink, strokeWidth=1.5)
-    return [_diagonal(), gaps, line, _dots(base, ink)]
+    return [_diagonal(), gaps, line, _dots(base, series, ink)]
 
 
-def _dots(base: altair.Chart, ink: str) -> altair.Chart:
+def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
     legend = altair.Legend(values=[0.01, 0.1, 0.5, 1.0], format="~%", symbolFillColor=ink)
     size = altair.Size(
         "share:Q",
-        title="share of examples",
+        title=f"{series}: share of examples",
         scale=altair.Scale(domain=[0, 1], range=[4, 500]),
         legend=legend,
     )

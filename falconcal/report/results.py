@@ -88,7 +88,8 @@ def load_results(directory: Path) -> Results:
     """Read and check all that a report needs but the scores, which are read when asked for."""
     if not (directory / "study.json").is_file():
         raise UserError(
-            f"expected an output folder of falconcal run, got {directory}: there is no study.json in it."
+            f"expected an output folder of falconcal run, got {directory}: there is no study.json "
+            "in it."
         )
     study = _read_study(directory / "study.json")
     rows = _read_rows(directory / "rows.parquet")
