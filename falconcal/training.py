@@ -148,18 +148,18 @@ def fit_objectives(
     bounds: Bounds | None = None,
 ) -> nn.Module:
     """Train the model in place, keep the epoch asked for, and return it in inference mode."""
-    check_walkable(train, "training")
-    check_walkable(validation, "validation")
-    if training.dropout is not None:
-        set_dropout(model, training.dropout)
-    best = training.keep == "best"
-    keeper = EpochKeeper(validation, training.epochs, bounds) if best else None
-    with _seeded(training.seed):
+    with _seeded(training.seed):  # walking through a DataLoader draws random numbers too
+        check_walkable(train, "training")
+        check_walkable(validation, "validation")
+        if training.dropout is not None:
+            set_dropout(model, training.dropout)
+        best = training.keep == "best"
+        keeper = EpochKeeper(validation, training.epochs, bounds) if best else None
         fabric = Fabric(accelerator=training.accelerator, devices=1, precision=training.precision)
         _train_epochs(fabric, model, train, objectives, training, keeper)
-    if keeper is not None:
-        model.load_state_dict(keeper.best().weights)
-    warn_if_collapsed(predict(model, validation))
+        if keeper is not None:
+            model.load_state_dict(keeper.best().weights)
+        warn_if_collapsed(predict(model, validation))
     return model.eval()
 
 

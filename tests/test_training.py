@@ -72,9 +72,11 @@ def test_nobody_watches_after_the_with(tiny: Dataset) -> None:
 
 
 def test_the_callers_random_state_is_left_alone(tiny: Dataset) -> None:
+    pairs = torch.utils.data.TensorDataset(tiny.train.inputs, tiny.train.labels)
+    loader = torch.utils.data.DataLoader(pairs, batch_size=30, shuffle=True)
     model = small_network()
     state = torch.get_rng_state()
-    L2Dropout(epochs=1).fit(model, tiny.train.batches(), tiny.validation.batches())
+    L2Dropout(epochs=1).fit(model, loader, loader)
     assert torch.equal(torch.get_rng_state(), state)
 
 
