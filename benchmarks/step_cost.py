@@ -27,7 +27,7 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import LeNet
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
-from falconcal.training import Step, run_objective
+from falconcal.training import Step, run_batch
 
 BATCH, WARM_UP, ROUNDS, STEPS = 100, 10, 15, 10
 IMAGES, SCIPY_IMAGES = 10_000, 100
@@ -82,8 +82,7 @@ def stepper(method: L2Dropout | Falcon) -> Callable[[], object]:
 
     def step() -> None:
         batch = Step(wrapped, inputs.detach(), labels, 2, 10, random)
-        for objective, optimizer in zip(objectives, stepped, strict=True):
-            run_objective(fabric, batch, objective, optimizer)
+        list(run_batch(fabric, batch, objectives, stepped))
 
     return step
 

@@ -211,25 +211,39 @@ def _train_epoch(
             random=_generator(training.seed, epoch, index),
             classes=getattr(batches, "classes", None),
         )
-        for objective, optimizer in zip(objectives, optimizers, strict=True):
-            means.add(objective.name, run_objective(fabric, step, objective, optimizer))
+        means.batches += 1
+        for name, terms in run_batch(fabric, step, objectives, optimizers):
+            means.add(name, terms)
     return means.result(epoch)
 
 
-def run_objective(
-    fabric: Fabric, step: Step, objective: Objective, optimizer: Optimizer
+def run_batch(
+    fabric: Fabric, step: Step, objectives: list[Objective], optimizers: list[Any]
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Step the objectives that take part in this batch, in order; yield their names and terms."""
+    drawn = [
+        (objective, optimizer)
+        for objective, optimizer in zip(objectives, optimizers, strict=True)
+        if objective.share == 1 or torch.rand((), generator=step.random) < objective.share
+    ]
+    for place, (objective, optimizer) in enumerate(drawn):
+        # an input gradient is worth its cost only if somebody after takes part
+        keep = objective.keeps_input_gradient and place + 1 < len(drawn)
+        yield objective.name, _run_objective(fabric, step, objective, optimizer, keep)
+
+
+def _run_objective(
+    fabric: Fabric, step: Step, objective: Objective, optimizer: Optimizer, keep: bool
 ) -> dict[str, Tensor]:
     """Take one objective's step on one batch and return its terms."""
-    if objective.share < 1 and torch.rand((), generator=step.random) >= objective.share:
-        return {}
-    if objective.keeps_input_gradient:
+    if keep:
         check_continuous(step.inputs)
-    step.inputs.requires_grad_(objective.keeps_input_gradient)
+    step.inputs.requires_grad_(keep)
     optimizer.zero_grad(set_to_none=True)
     terms = objective.terms(step)
     fabric.backward(torch.stack(list(terms.values())).sum())
     optimizer.step()
-    if objective.keeps_input_gradient:
+    if keep:
         step.input_gradient, step.inputs.grad = step.inputs.grad, None
     return {name: term.detach() for name, term in terms.items()}
 
@@ -278,7 +292,6 @@ class _Means:
         self.batches = 0
 
     def add(self, objective: str, terms: dict[str, Tensor]) -> None:
-        self.batches += 1
         for term, value in terms.items():
             name = f"{objective}/{term}"
             self.sums[name] = self.sums.get(name, torch.zeros_like(value)) + value

@@ -142,6 +142,33 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
         torch.testing.assert_close(kept, expected)
 
 
+def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
+    seen: list[bool] = []
+
+    def clean(step: Step) -> dict[str, Tensor]:
+        seen.append(step.inputs.requires_grad)
+        return {"loss": functional.cross_entropy(step.logits(step.inputs), step.labels)}
+
+    def after(step: Step) -> dict[str, Tensor]:
+        assert step.input_gradient is not None
+        return {"loss": 0 * step.logits(step.inputs).mean()}
+
+    objectives = [
+        Objective("clean", clean, torch.optim.SGD, keeps_input_gradient=True),
+        Objective("after", after, torch.optim.SGD, share=0.3),
+    ]
+    history = History()
+    with history.recording():
+        fit_objectives(
+            small_network(),
+            tiny.train.batches(30),
+            tiny.validation.batches(),
+            objectives,
+            Training(epochs=40),
+        )
+    assert 0.15 < sum(seen) / len(seen) < 0.45
+
+
 def test_training_that_collapses_says_so(tiny: Dataset) -> None:
     model = small_network()
     with torch.no_grad():
