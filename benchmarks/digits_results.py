@@ -55,6 +55,7 @@ def context() -> dict[str, Any]:
         "correlations": correlations(trials),
         "chosen": json.dumps(study["methods"], indent=2),
         "cost": cost_table(),
+        "earlier": len((RESULTS / "earlier_trials.jsonl").read_text().splitlines()),
         "gaps": gap_table(rows, study),
         "found": findings(trials, figures(rows, study)),
     }
