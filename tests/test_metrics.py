@@ -86,9 +86,12 @@ def test_edge_conventions_part_here() -> None:
 
 
 def test_confidence_one_counts_in_the_last_bin() -> None:
-    """A hidden extra bin for 1.0 would give |1 - 1| / 2 + |0 - 0.95| / 2 = 0.475."""
-    predictions = two_class([1.0, 0.95], [True, False])
-    assert expected_calibration_error(predictions) == pytest.approx(abs(0.5 - 0.975))
+    """With a wrong answer at 1.0 and two right ones at 0.95, one bin gives |2/3 - 2.9/3| = 0.3.
+
+    A hidden extra bin for 1.0 would give |0 - 1| / 3 + 2 |1 - 0.95| / 3 = 0.367.
+    """
+    predictions = two_class([1.0, 0.95, 0.95], [False, True, True])
+    assert expected_calibration_error(predictions) == pytest.approx(0.3)
 
 
 def test_float32_edges_give_the_float64_result() -> None:

@@ -1,8 +1,8 @@
 """Plain image shifts: Gaussian noise, Gaussian blur and contrast, each from clean to unreadable.
 
 None of them is among the paper's nine, so settings may be chosen on them (on validation images).
-Like the nine they lead step by step from clean to unreadable: on validation digits a plain LeNet's
-accuracy falls over the five strengths to about 0.97, 0.9, 0.75, 0.5 and 0.25.
+Like the nine they lead step by step from clean to unreadable: in results/digits/rows.parquet the
+accuracy of a plain LeNet falls from 0.97 to between 0.20 and 0.28 at the last strength of each.
 """
 
 import math

@@ -2,19 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
 from falconcal.shifts.noise import Noise
-
-
-class Perturb(Protocol):
-    """Perturb a whole batch at one strength; what is random comes from ``noise`` alone."""
-
-    def __call__(self, inputs: Tensor, strength: float, noise: Noise) -> Tensor: ...
 
 
 @dataclass(frozen=True)
