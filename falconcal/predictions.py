@@ -21,18 +21,18 @@ LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
 SUM_TOLERANCE = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
 class Predictions:
-    """Normalised log-probabilities, checked, with their labels."""
+    """A distribution over classes for every example, checked, with their labels.
 
-    log_probs: Tensor  # (N, C)
-    labels: Tensor  # (N,); -1 marks an example of no known class
+    What was given is kept, log-probabilities or probabilities; the other is made when asked for.
+    """
 
-    def __post_init__(self) -> None:
-        _check_shape(self.log_probs)
-        check_labels(self.labels, *self.log_probs.shape)
-        object.__setattr__(self, "labels", self.labels.long())
-        _check_normalised(self.log_probs)
+    def __init__(self, log_probs: Tensor, labels: Tensor) -> None:
+        _check_shape(log_probs)
+        _check_sums(log_probs.double().exp().sum(1))
+        self._log_probs: Tensor | None = log_probs  # (N, C)
+        self._probs: Tensor | None = None  # (N, C)
+        self.labels = _checked_labels(labels, log_probs)  # (N,); -1 marks one of no known class
 
     @classmethod
     def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> "Predictions":
@@ -50,49 +50,90 @@ class Predictions:
     def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> "Predictions":
         """Take probabilities, tensors or arrays; rows that do not sum to 1 are refused."""
         probabilities, labels = torch.as_tensor(probabilities), torch.as_tensor(labels)
-        if (probabilities < 0).any():
+        _check_shape(probabilities)
+        if probabilities.numel() and probabilities.amin() < 0:
             raise UserError("expected probabilities, got negative values: use from_logits?")
-        return cls(probabilities.double().log(), labels)
+        _check_sums(probabilities.sum(1))
+        predictions = cls.__new__(cls)
+        predictions._log_probs, predictions._probs = None, probabilities
+        predictions.labels = _checked_labels(labels, probabilities)
+        return predictions
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def log_probs(self) -> Tensor:
+        """Normalised log-probabilities, (N, C)."""
+        if self._log_probs is None:
+            self._log_probs = self.probs.double().log()
+        return self._log_probs
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities, (N, C)."""
+        if self._probs is None:
+            self._probs = self.log_probs.double().exp()
+        return self._probs
+
+    @property
+    def classes(self) -> int:
+        given = self._probs if self._log_probs is None else self._log_probs
+        assert given is not None
+        return given.shape[1]
+
+    def answers(self) -> "Answers":
+        """Reduce each example to its answer: all that accuracy and calibration need."""
+        confidence = self.probs.amax(1)  # (N,)
+        # the index of the maximum would take most of the time: an answer is right where the true
+        # class has the highest probability and no other has it too
+        correct = (_of_class(self.probs, self.labels) == confidence) & (self.labels >= 0)
+        # above a half there is no other
+        unsure = (correct & (confidence <= 0.5 * (1 + SUM_TOLERANCE))).nonzero()[:, 0]
+        first = self.probs.index_select(0, unsure).argmax(1)
+        correct[unsure] = first == self.labels[unsure]
+        return Answers(self.labels, confidence.double(), correct)
+
     def scores(self) -> "Scores":
         """Reduce each example to what tables and figures need."""
         log_probs = self.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
-        probs = self.log_probs.double().exp()  # (N, C)
+        probs = self.probs.double()  # (N, C)
         confidence, prediction = probs.max(1)
-        known = self.labels >= 0
-        truth = self.labels.clamp_min(0)[:, None]  # (N, 1)
-        missing = torch.where(known, 0.0, torch.nan)  # no truth, no score against it
-        nll = -log_probs.gather(1, truth)[:, 0]
+        # no truth, no score against it
+        missing = torch.where(self.labels >= 0, 0.0, torch.nan)
         # sum_k (p_k - y_k)^2 = sum_k p_k^2 - 2 p_y + 1
-        brier = probs.square().sum(1) - 2 * probs.gather(1, truth)[:, 0] + 1
+        brier = probs.square().sum(1) - 2 * _of_class(probs, self.labels) + 1
         return Scores(
             label=self.labels,
-            prediction=prediction,
             confidence=confidence,
             correct=prediction == self.labels,
-            nll=nll + missing,
+            prediction=prediction,
+            nll=missing - _of_class(log_probs, self.labels),
             entropy=-(probs * log_probs).sum(1),
             brier=brier + missing,
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """What remains of examples once their probabilities are gone; every field is (N,)."""
+class Answers:
+    """What a model said of each example and whether it was right; every field is (N,)."""
 
     label: Tensor
-    prediction: Tensor
     confidence: Tensor
     correct: Tensor
-    nll: Tensor
-    entropy: Tensor  # nats
-    brier: Tensor
 
     def __len__(self) -> int:
         return len(self.label)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(Answers):
+    """What remains of examples once their probabilities are gone; every field is (N,)."""
+
+    prediction: Tensor
+    nll: Tensor
+    entropy: Tensor  # nats
+    brier: Tensor
 
     def take(self, index: Tensor) -> "Scores":
         """Return the scores of chosen examples, (K,) of their numbers."""
@@ -154,10 +195,22 @@ def _check_shape(rows: Tensor) -> None:
         )
 
 
-def _check_normalised(log_probs: Tensor) -> None:
-    sums = log_probs.double().exp().sum(1)  # (N,)
-    bad = ~((sums - 1).abs() <= SUM_TOLERANCE)  # written so that NaN is bad
-    if bad.any():
+def _of_class(rows: Tensor, labels: Tensor) -> Tensor:
+    """Return each row's value at its label, (N, C) -> (N,); at the first class where it is -1."""
+    return rows.gather(1, labels.clamp_min(0)[:, None])[:, 0]
+
+
+def _checked_labels(labels: Tensor, rows: Tensor) -> Tensor:
+    check_labels(labels, *rows.shape)
+    return labels.long()
+
+
+def _check_sums(sums: Tensor) -> None:
+    if len(sums) == 0:
+        return
+    least, most = sums.aminmax()  # NaN if any is
+    if not (least >= 1 - SUM_TOLERANCE and most <= 1 + SUM_TOLERANCE):
+        bad = ~((sums - 1).abs() <= SUM_TOLERANCE)  # written so that NaN is bad
         row = int(bad.nonzero()[0])
         raise UserError(
             f"expected a distribution in every row, got probabilities that sum to "

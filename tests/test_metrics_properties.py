@@ -89,8 +89,8 @@ def test_no_metric_depends_on_the_order_of_examples_or_classes(
     generator = torch.Generator().manual_seed(draw.randint(0, 2**31))  # type: ignore[attr-defined]
     order = torch.randperm(len(data), generator=generator)
     classes = torch.randperm(data.log_probs.shape[1], generator=generator)
-    shuffled = Predictions(data.log_probs[order], data.labels[order])
-    renamed = Predictions(data.log_probs[:, classes], classes.argsort()[data.labels])
+    shuffled = Predictions.from_probabilities(data.probs[order], data.labels[order])
+    renamed = Predictions.from_probabilities(data.probs[:, classes], classes.argsort()[data.labels])
     for name, metric in ALL.items():
         value = metric(data)
         assert metric(shuffled) == pytest.approx(value, abs=1e-9), name

@@ -111,3 +111,17 @@ def test_examples_refuse_what_is_not_finite_and_what_is_empty() -> None:
         Examples(torch.tensor([[1.0], [torch.inf]]), torch.tensor([0, 1]))
     with pytest.raises(UserError, match="at least one example"):
         Examples(torch.zeros(0, 3), torch.zeros(0).long())
+
+
+@pytest.mark.parametrize("decimals", [1, 8])
+def test_answers_are_those_of_the_scores_ties_or_not(decimals: int) -> None:
+    """Rounding makes ties, which the way without an index of the maximum must leave alone."""
+    generator = torch.Generator().manual_seed(0)
+    probs = torch.rand(200, 4, generator=generator).softmax(1).round(decimals=decimals)
+    probs = probs / probs.sum(1, keepdim=True)
+    labels = torch.randint(-1, 4, (200,), generator=generator)
+    predictions = Predictions.from_probabilities(probs, labels)
+    answers, scores = predictions.answers(), predictions.scores()
+    assert torch.equal(answers.correct, scores.correct)
+    assert torch.equal(answers.confidence, scores.confidence)
+    assert torch.equal(answers.correct, probs.argmax(1) == labels)

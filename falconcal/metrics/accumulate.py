@@ -41,7 +41,7 @@ class Accumulator:
     def of(cls, predictions: Predictions, bins: int = BINS) -> "Accumulator":
         """Return the sums of one batch."""
         labelled_predictions(predictions, "an accumulator")
-        scores, classes = predictions.scores(), predictions.log_probs.shape[1]
+        scores, classes = predictions.scores(), predictions.classes
         index = bin_index(scores.confidence, bins)
         ones, hits = torch.ones(len(scores), dtype=torch.float64), scores.correct.double()
         return cls(

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from falconcal.bins import bin_index
 from falconcal.errors import UserError
-from falconcal.metrics.scored import labelled, labelled_predictions
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.scored import labelled_answers, labelled_predictions
+from falconcal.predictions import Answers, Predictions, Scores
 
 BINS = 10
+RMS_BINS = 15
 SMOOTH_CELLS = 2000  # of the grid that smooth ECE lives on
 SMOOTH_PRECISION = 1e-4
 
@@ -44,15 +45,14 @@ class ReliabilityCurve:
 
 def reliability_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return what a reliability diagram shows, in bins of equal width."""
-    scores = labelled(data, "calibration error")
-    return curve_of(scores, bin_index(scores.confidence, bins), bins)
+    answers = labelled_answers(data, "calibration error")
+    return curve_of(answers, bin_index(answers.confidence, bins), bins)
 
 
 def equal_mass_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return the same in bins that hold equally many examples; equal confidences stay together."""
-    scores = labelled(data, "calibration error")
-    index = equal_mass_index(scores.confidence, bins)
-    return curve_of(scores, index, bins)
+    answers = labelled_answers(data, "calibration error")
+    return curve_of(answers, equal_mass_index(answers.confidence, bins), bins)
 
 
 def expected_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
@@ -74,12 +74,12 @@ def maximum_calibration_error(data: Predictions | Scores, bins: int = BINS) -> f
 
 def signed_gap(data: Predictions | Scores) -> float:
     """Mean confidence less accuracy: above 0 overconfident, below 0 underconfident."""
-    scores = labelled(data, "signed gap")
-    return float(scores.confidence.double().mean() - scores.correct.double().mean())
+    answers = labelled_answers(data, "signed gap")
+    return float(answers.confidence.double().mean() - answers.correct.double().mean())
 
 
 def rms_calibration_error(
-    data: Predictions | Scores, bins: int = 15, *, debiased: bool = True
+    data: Predictions | Scores, bins: int = RMS_BINS, *, debiased: bool = True
 ) -> float:
     """Root-mean-square calibration error in bins of equal mass, less what chance alone adds.
 
@@ -102,15 +102,15 @@ def classwise_calibration_error(data: Predictions, bins: int = BINS) -> float:
 
 def smooth_calibration_error(data: Predictions | Scores) -> float:
     """Smooth ECE: no bins, a kernel whose width is the error itself."""
-    scores = labelled(data, "smooth ECE")
-    return smooth_from(residual_histogram(scores), len(scores))
+    answers = labelled_answers(data, "smooth ECE")
+    return smooth_from(residual_histogram(answers), len(answers))
 
 
-def curve_of(scores: Scores, index: Tensor, bins: int) -> ReliabilityCurve:
-    """Return the curve of scores that fall into the bins of ``index`` (N,)."""
+def curve_of(answers: Answers, index: Tensor, bins: int) -> ReliabilityCurve:
+    """Return the curve of answers that fall into the bins of ``index`` (N,)."""
     counts = torch.bincount(index, minlength=bins)  # (M,)
-    confidence = torch.bincount(index, scores.confidence.double(), bins) / counts
-    accuracy = torch.bincount(index, scores.correct.double(), bins) / counts
+    confidence = torch.bincount(index, answers.confidence.double(), bins) / counts
+    accuracy = torch.bincount(index, answers.correct.double(), bins) / counts
     return ReliabilityCurve(counts, confidence, accuracy)
 
 
@@ -126,7 +126,7 @@ def equal_mass_index(confidence: Tensor, bins: int) -> Tensor:
 
 def classwise_statistics(data: Predictions, bins: int) -> Tensor:
     """Return counts, summed probability and hits of each class's bins: (C, M, 3)."""
-    probs = data.log_probs.double().exp()  # (N, C)
+    probs = data.probs.double()  # (N, C)
     classes = probs.shape[1]
     truth = torch.nn.functional.one_hot(data.labels, classes).double()  # (N, C)
     index = bin_index(probs, bins) + bins * torch.arange(classes)  # (N, C)
@@ -142,30 +142,39 @@ def classwise_from(statistics: Tensor) -> float:
     return float(((hits - probability).abs().sum(1) / counts.sum(1)).mean())
 
 
-def residual_histogram(scores: Scores) -> Tensor:
+def residual_histogram(answers: Answers) -> Tensor:
     """Return the sum of (correct - confidence) in cells of confidence, what smooth ECE needs."""
-    residual = scores.correct.double() - scores.confidence.double()
-    cell = (scores.confidence.double() * SMOOTH_CELLS).long().clamp(0, SMOOTH_CELLS - 1)
-    return torch.bincount(cell, residual, SMOOTH_CELLS)
+    residual = answers.correct.double() - answers.confidence.double()
+    return torch.bincount(smooth_cell(answers.confidence), residual, SMOOTH_CELLS)
+
+
+def smooth_cell(confidence: Tensor) -> Tensor:
+    """Return the cell of each confidence: (N,) -> (N,)."""
+    return (confidence.double() * SMOOTH_CELLS).long().clamp(0, SMOOTH_CELLS - 1)
 
 
 def smooth_from(histogram: Tensor, examples: int) -> float:
-    """Return the width at which the smoothed error equals the width, by bisection."""
-    waves = scipy.fft.dct(histogram.numpy() / examples)
-    low, high = 0.0, 1.0
-    while high - low > SMOOTH_PRECISION:
+    """Return the smooth ECE of one histogram of residuals, (cells,)."""
+    return float(smooth_errors(histogram[None], examples))
+
+
+def smooth_errors(histograms: Tensor, examples: int) -> Tensor:
+    """Return the width at which each smoothed error equals the width: (R, cells) -> (R,)."""
+    waves = scipy.fft.dct(histograms.numpy() / examples)
+    low, high = numpy.zeros(len(waves)), numpy.ones(len(waves))
+    while (high - low).max() > SMOOTH_PRECISION:
         middle = (low + high) / 2
-        if smoothed_error(waves, middle) < middle:
-            high = middle
-        else:
-            low = middle
-    return smoothed_error(waves, high)
+        below = _smoothed(waves, middle) < middle
+        high, low = numpy.where(below, middle, high), numpy.where(below, low, middle)
+    return torch.from_numpy(_smoothed(waves, high))
 
 
-def smoothed_error(waves: numpy.ndarray, width: float) -> float:
-    """Integrate the absolute residual after a Gaussian of this width, reflected at 0 and 1.
+def _smoothed(waves: numpy.ndarray, width: numpy.ndarray) -> numpy.ndarray:
+    """Integrate the absolute residual after Gaussians of these widths, reflected at 0 and 1.
 
     The cosine transform's basis is reflected at both ends, so a Gaussian damps each wave alone.
     """
-    damping = numpy.exp(-((numpy.pi * width * numpy.arange(len(waves))) ** 2) / 2)
-    return float(numpy.abs(scipy.fft.idct(waves * damping)).sum())
+    number = numpy.arange(waves.shape[1])
+    damping = numpy.exp(-((numpy.pi * width[:, None] * number) ** 2) / 2)  # (R, cells)
+    errors: numpy.ndarray = numpy.abs(scipy.fft.idct(waves * damping)).sum(1)
+    return errors

@@ -30,7 +30,7 @@ def outlier_detection(
     inside: Predictions | Scores, outside: Predictions | Scores, signal: Signal = "confidence"
 ) -> OutlierDetection:
     """Compare in-domain examples with outliers by one signal."""
-    values = numpy.concatenate([_values(inside, signal), _values(outside, signal)])
+    values = numpy.concatenate([signal_of(inside, signal), signal_of(outside, signal)])
     truth = numpy.zeros(len(values))
     truth[: len(scores_of(inside))] = 1
     false_rate, true_rate, _ = roc_curve(truth, values, drop_intermediate=False)
@@ -41,7 +41,8 @@ def outlier_detection(
     )
 
 
-def _values(data: Predictions | Scores, signal: Signal) -> numpy.ndarray:
+def signal_of(data: Predictions | Scores, signal: Signal) -> numpy.ndarray:
+    """Return how much at home the model feels with each example: (N,)."""
     scores = scores_of(data)
     if signal == "confidence":
         return scores.confidence.double().numpy()

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from falconcal.bins import bin_index
 from falconcal.metrics.calibration import BINS
-from falconcal.metrics.scored import labelled, labelled_predictions
+from falconcal.metrics.scored import labelled, labelled_answers, labelled_predictions
 from falconcal.predictions import Predictions, Scores
 
 
 def accuracy(data: Predictions | Scores) -> float:
     """Share of examples whose most probable class is the true one."""
-    return float(labelled(data, "accuracy").correct.double().mean())
+    return float(labelled_answers(data, "accuracy").correct.double().mean())
 
 
 def negative_log_likelihood(data: Predictions | Scores) -> float:
@@ -48,7 +48,7 @@ class BrierParts:
 def brier_decomposition(data: Predictions, bins: int = BINS) -> BrierParts:
     """Take the Brier score apart, summed over classes."""
     predictions = labelled_predictions(data, "the Brier decomposition")
-    probs = predictions.log_probs.double().exp()  # (N, C)
+    probs = predictions.probs.double()  # (N, C)
     truth = torch.nn.functional.one_hot(predictions.labels, probs.shape[1]).double()  # (N, C)
     parts = [_class_parts(probs[:, k], truth[:, k], bins) for k in range(probs.shape[1])]
     reliability, resolution, uncertainty = torch.stack(parts).sum(0).tolist()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.metrics.scored import labelled
+from falconcal.metrics.scored import labelled_answers
 from falconcal.predictions import Predictions, Scores
 
 
@@ -29,9 +29,9 @@ def risk_coverage_curve(data: Predictions | Scores) -> RiskCoverage:
     Examples of equal confidence cannot be told apart, so each counts with their mean error: the
     curve does not depend on the order of the data.
     """
-    scores = labelled(data, "the risk-coverage curve")
-    confidence, order = scores.confidence.double().sort(descending=True)
-    wrong = 1 - scores.correct.double()[order]
+    answers = labelled_answers(data, "the risk-coverage curve")
+    confidence, order = answers.confidence.double().sort(descending=True)
+    wrong = 1 - answers.correct.double()[order]
     group = (confidence.diff(prepend=confidence[:1]) != 0).cumsum(0)  # equal ones together
     shared = (torch.bincount(group, wrong) / torch.bincount(group))[group]
     answered = torch.arange(1, len(wrong) + 1, dtype=torch.float64)
