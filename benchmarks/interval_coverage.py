@@ -3,8 +3,10 @@
     python benchmarks/interval_coverage.py results/evidence/coverage.json --workers 2
 
 Two classes, confidences even from 0.6 to 1, each right with its confidence less a gap: the true
-calibration error is the gap, and the true accuracy, NLL and Brier score are integrals. The plain
-percentile bootstrap of ECE stands beside ours to show what its bias does.
+calibration error is the gap, and the true accuracy, NLL and Brier score are integrals. Once all
+bins share the error, once the highest bin bears it alone. The plain percentile bootstrap of ECE
+stands beside ours to show what its bias does. For AUROC the confidences of in-domain examples and
+of outliers are powers of an even number, so that the truth is a fraction of two powers.
 """
 
 import argparse
@@ -18,13 +20,19 @@ import numpy
 import scipy.integrate
 import torch
 
-from falconcal.evidence.intervals import bounds_of_draws, draws, interval
-from falconcal.metrics import expected_calibration_error
+from falconcal.evidence.intervals import (
+    Interval,
+    bounds_of_draws,
+    draws,
+    interval,
+    outlier_interval,
+)
 from falconcal.predictions import Predictions, Scores
 
 GAPS = (0.0, 0.01, 0.02, 0.05, 0.1)
 LOW, HIGH = 0.6, 1.0
-RESAMPLES = 500
+INSIDE, OUTSIDE = 4.0, 1.0
+RESAMPLES = 1000
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 MARK, END = (
     "<!-- coverage: written by benchmarks/interval_coverage.py -->",
@@ -36,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--examples", type=int, nargs="+", default=[2000])
+    parser.add_argument("--examples", type=int, nargs="+", default=[2000, 20000])
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
     with ProcessPoolExecutor(arguments.workers, initializer=_one_thread) as pool:
@@ -52,15 +60,22 @@ def main() -> None:
 
 
 def coverage(pool: ProcessPoolExecutor, examples: int, trials: int) -> Iterator[dict[str, object]]:
-    """Yield the share of trials whose interval holds the truth, metric by metric."""
-    for gap in GAPS:
-        found = list(pool.map(partial(trial, examples, gap), range(trials), chunksize=10))
-        names = found[0] if gap == 0 else {name: 0 for name in found[0] if "ece" in name}
-        for name in names:
-            share = float(numpy.mean([held[name] for held in found]))
-            row = {"metric": name, "gap": gap, "examples": examples, "covered": round(share, 3)}
-            print(json.dumps(row), flush=True)
-            yield row
+    """Yield the share of trials whose interval holds the truth, and its mean width."""
+    for measured in (means, even_errors, one_bin_errors):
+        for gap in GAPS if measured is not means else (0.0,):
+            found = list(pool.map(partial(measured, examples, gap), range(trials), chunksize=10))
+            for name in found[0]:
+                held = [trial[name][0] for trial in found]
+                widths = [trial[name][1] for trial in found]
+                row = {
+                    "metric": name,
+                    "truth": gap if measured is not means else round(found[0][name][2], 4),
+                    "examples": examples,
+                    "covered": round(float(numpy.mean(held)), 3),
+                    "width": round(float(numpy.mean(widths)), 4),
+                }
+                print(json.dumps(row), flush=True)
+                yield row
 
 
 def write_page(rows: list[dict[str, object]], trials: int) -> None:
@@ -68,10 +83,11 @@ def write_page(rows: list[dict[str, object]], trials: int) -> None:
     lines = [
         f"{trials} trials, {RESAMPLES} resamples, level 0.95:",
         "",
-        "| metric | true calibration error | examples | covered |",
-        "| --- | ---: | ---: | ---: |",
+        "| metric | truth | examples | covered | mean width |",
+        "| --- | ---: | ---: | ---: | ---: |",
         *(
-            f"| {row['metric']} | {row['gap']} | {row['examples']} | {row['covered']} |"
+            f"| {row['metric']} | {row['truth']} | {row['examples']} | {row['covered']:.3f} | "
+            f"{row['width']} |"
             for row in rows
         ),
     ]
@@ -79,24 +95,64 @@ def write_page(rows: list[dict[str, object]], trials: int) -> None:
     PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
 
 
-def trial(examples: int, gap: float, seed: int) -> dict[str, bool]:
-    """Return for each metric whether the interval of one simulated sample holds the truth."""
+Trial = tuple[bool, float, float]  # whether the truth is held, the width, the truth
+
+
+def means(examples: int, gap: float, seed: int) -> dict[str, Trial]:
+    """Try the intervals of what has no bias."""
     scores = simulated(examples, gap, seed)
-    truths = {"ece": gap, **({} if gap else true_means())}
-    held = {}
-    for name, truth in truths.items():
-        found = interval(scores, name, resamples=RESAMPLES, seed=seed)
-        held[name] = found.low <= truth <= found.high
-    value = expected_calibration_error(scores)
-    plain = bounds_of_draws(value, draws(scores, "ece", RESAMPLES, seed), 0.95)
-    held["ece, plain percentile"] = plain.low <= gap <= plain.high
-    return held
+    tried = {
+        name: _tried(interval(scores, name, resamples=RESAMPLES, seed=seed), truth)
+        for name, truth in true_means().items()
+    }
+    found = outlier_interval(*two_samples(examples, seed), resamples=RESAMPLES, seed=seed)
+    return {**tried, "auroc": _tried(found, INSIDE / (INSIDE + OUTSIDE))}
 
 
-def simulated(examples: int, gap: float, seed: int) -> Scores:
+def even_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
+    """Try ours and the plain percentile interval where all bins share the error."""
+    scores = simulated(examples, gap, seed)
+    plain = bounds_of_draws(0.0, draws(scores, "ece", RESAMPLES, seed), 0.95)
+    return {
+        "ece": _tried(interval(scores, "ece", resamples=RESAMPLES, seed=seed), gap),
+        "ece, plain percentile": _tried(plain, gap),
+    }
+
+
+def one_bin_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
+    """Try both where the highest bin, a quarter of the examples, bears the whole error."""
+    scores = simulated(examples, gap, seed, highest_alone=True)
+    plain = bounds_of_draws(0.0, draws(scores, "ece", RESAMPLES, seed), 0.95)
+    found = interval(scores, "ece", resamples=RESAMPLES, seed=seed)
+    return {
+        "ece, one bin": _tried(found, gap),
+        "ece, one bin, plain percentile": _tried(plain, gap),
+    }
+
+
+def _tried(found: Interval, truth: float) -> Trial:
+    return found.low <= truth <= found.high, found.high - found.low, truth
+
+
+def simulated(examples: int, gap: float, seed: int, *, highest_alone: bool = False) -> Scores:
     generator = numpy.random.default_rng([seed, examples, round(1000 * gap)])
     confidence = generator.uniform(LOW, HIGH, examples)
-    right = generator.uniform(size=examples) < confidence - gap
+    gaps = 4 * gap * (confidence > 0.9) if highest_alone else gap
+    return _two_class(confidence, generator.uniform(size=examples) < confidence - gaps)
+
+
+def two_samples(examples: int, seed: int) -> tuple[Scores, Scores]:
+    """Return half of the examples as in-domain ones, and half as outliers, less sure."""
+    generator = numpy.random.default_rng([seed, examples])
+    right = numpy.ones(examples // 2, dtype=bool)
+    inside, outside = (
+        _two_class(0.5 + 0.5 * generator.uniform(size=examples // 2) ** (1 / power), right)
+        for power in (INSIDE, OUTSIDE)
+    )
+    return inside, outside
+
+
+def _two_class(confidence: numpy.ndarray, right: numpy.ndarray) -> Scores:
     probabilities = numpy.stack([confidence, 1 - confidence], 1)
     return Predictions.from_probabilities(probabilities, (~right).astype(int)).scores()
 

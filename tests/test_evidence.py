@@ -7,13 +7,27 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from falconcal.errors import UserError
-from falconcal.evidence import by_group, holm, interval, paired_difference, rank_sum, signed_rank
+from falconcal.evidence import (
+    by_group,
+    holm,
+    interval,
+    outlier_interval,
+    paired_difference,
+    rank_sum,
+    signed_rank,
+)
+from falconcal.evidence.binned import BINNED, inverted
 from falconcal.evidence.intervals import draws, loop
-from falconcal.evidence.resampling import MOST_CELLS, SUM_METRICS
-from falconcal.metrics import METRICS
-from falconcal.predictions import Predictions
+from falconcal.evidence.ordered import FIGURES, ORDERED, outlier_draws
+from falconcal.evidence.resampling import MEANS, MOST_CELLS
+from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
+from falconcal.metrics.calibration import rms_calibration_error
+from falconcal.predictions import Predictions, Scores
 from tests.test_metrics import two_class
 from tests.test_metrics_properties import calibrated
+
+# the other errors of calibration are resampled in the bins of the sample, the loop bins anew
+AT_ONCE = (*MEANS, "ece", *ORDERED)
 
 
 def some_predictions(count: int = 400, seed: int = 0) -> Predictions:
@@ -23,18 +37,18 @@ def some_predictions(count: int = 400, seed: int = 0) -> Predictions:
     return Predictions.from_logits(logits, noisy)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", [*METRICS, *CLASS_METRICS])
 def test_an_interval_holds_its_value_and_depends_on_the_seed_alone(name: str) -> None:
     data = some_predictions(120)
     first, again = (interval(data, name, resamples=100, seed=3) for _ in range(2))
     assert first == again
-    assert first.value == pytest.approx(METRICS[name](data))
+    assert first.value == pytest.approx({**METRICS, **CLASS_METRICS}[name](data))
     assert first.low <= first.high
     wider = interval(data, name, resamples=100, seed=3, level=0.99)
     assert wider.high - wider.low >= first.high - first.low
 
 
-@pytest.mark.parametrize("name", SUM_METRICS)
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) -> None:
     scores = some_predictions().scores()
     at_once = draws(scores, name, 1500, seed=1)
@@ -42,19 +56,12 @@ def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) 
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("name", SUM_METRICS)
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_cells_keep_the_distribution_of_large_data(name: str) -> None:
     scores = some_predictions(3 * MOST_CELLS).scores()
     at_once = draws(scores, name, 600, seed=1)
     plain = loop(scores, METRICS[name], 300, numpy.random.default_rng(2))
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("name", SUM_METRICS)
-def test_the_sums_of_all_examples_once_give_the_metric(name: str) -> None:
-    scores, metric = some_predictions().scores(), SUM_METRICS[name]
-    value = metric.finish(metric.features(scores).sum(0, keepdims=True))
-    assert value.item() == pytest.approx(METRICS[name](scores))
 
 
 def test_the_interval_of_a_mean_is_scipys() -> None:
@@ -88,6 +95,63 @@ def test_intervals_of_means_cover_the_truth_as_often_as_they_say(name: str) -> N
     found = [interval(calibrated(400, seed), name, resamples=300, seed=seed) for seed in range(200)]
     covered = numpy.mean([one.low <= truth <= one.high for one in found])
     assert 0.90 <= covered <= 0.99
+
+
+@pytest.mark.parametrize("name", BINNED)
+def test_the_residuals_of_a_sample_give_its_error(name: str) -> None:
+    scores = some_predictions().scores()
+    residuals = BINNED[name].residuals(scores)
+    plugged_in = {"rms_ce": rms_calibration_error(scores, debiased=False)}
+    expected = plugged_in.get(name, METRICS[name](scores))
+    assert residuals.norm(residuals.observed()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.03])
+def test_errors_of_calibration_are_covered_though_they_are_biased(gap: float) -> None:
+    """Where no bin has an error, every sample shows one: the interval must reach down to 0."""
+    found = [
+        interval(calibrated(500, seed, gap), "ece", resamples=200, seed=seed) for seed in range(150)
+    ]
+    covered = numpy.mean([one.low <= gap <= one.high for one in found])
+    assert covered >= 0.92
+    assert all(one.value > 0 for one in found)
+
+
+def test_one_residual_is_inverted_as_the_normal_distribution_says() -> None:
+    """With one bin far from 0 the bounds are the usual ones: value plus and minus 1.96 errors."""
+    generator = numpy.random.default_rng(0)
+    observed, draws_ = numpy.array([0.3]), generator.normal(0.3, 0.02, (200_000, 1))
+    low, high = inverted(observed, draws_, 0.95, lambda values: numpy.abs(values).sum(-1))
+    assert low == pytest.approx(0.3 - 1.96 * 0.02, abs=5e-4)
+    assert high == pytest.approx(0.3 + 1.96 * 0.02, abs=5e-4)
+
+
+def test_a_function_of_scores_has_an_interval_too() -> None:
+    data = some_predictions(100)
+    found = interval(data, lambda scores: float(scores.nll.median()), resamples=100)
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_outlier_figures_of_resamples_are_those_of_scikit_learn(figure: str) -> None:
+    inside, outside = some_predictions(150, seed=1), some_predictions(100, seed=2)
+    surer = Predictions.from_logits(2 * inside.log_probs, inside.labels)
+    found = outlier_interval(surer, outside, figure, resamples=300)  # type: ignore[arg-type]
+    assert found.value == getattr(outlier_detection(surer, outside), figure)
+    assert found.low < found.value < found.high
+    plain = [
+        getattr(outlier_detection(_resampled(surer, seed), _resampled(outside, -seed - 1)), figure)
+        for seed in range(300)
+    ]
+    signals = [data.scores().confidence.numpy() for data in (surer, outside)]
+    generator = numpy.random.default_rng(0)
+    at_once = outlier_draws(signals[0], signals[1], figure, 1000, generator)  # type: ignore[arg-type]
+    assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
+
+
+def _resampled(data: Predictions, seed: int) -> Scores:
+    generator = torch.Generator().manual_seed(seed + 1000)
+    return data.scores().take(torch.randint(len(data), (len(data),), generator=generator))
 
 
 def test_signed_rank_is_scipys_with_an_effect_by_hand() -> None:
@@ -168,3 +232,9 @@ def test_what_cannot_be_is_refused() -> None:
     assert interval(unknown, "entropy").value > 0
     with pytest.raises(UserError, match="true class"):
         interval(unknown, "ece")
+    with pytest.raises(UserError, match="probabilities of all classes"):
+        interval(data.scores(), "classwise_ece")
+    with pytest.raises(UserError, match="not supported"):
+        interval(data, "classwise_ece", clusters=torch.arange(20))
+    with pytest.raises(UserError, match="Did you mean 'auroc'"):
+        outlier_interval(data, data, "auroq")  # type: ignore[arg-type]

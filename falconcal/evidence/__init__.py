@@ -8,7 +8,7 @@ from falconcal.evidence.comparisons import (
     signed_rank,
 )
 from falconcal.evidence.groups import Group, by_group
-from falconcal.evidence.intervals import Interval, interval
+from falconcal.evidence.intervals import Interval, interval, outlier_interval
 
 __all__ = [
     "Group",
@@ -17,6 +17,7 @@ __all__ = [
     "by_group",
     "holm",
     "interval",
+    "outlier_interval",
     "paired_difference",
     "rank_sum",
     "signed_rank",

@@ -12,8 +12,9 @@ import scipy.stats
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_scores, draws
-from falconcal.evidence.resampling import SUM_METRICS, cluster_sums, taken_sums
+from falconcal.evidence.binned import BINNED, BinnedMetric
+from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_scores, loop
+from falconcal.evidence.resampling import MEANS, Cells, Generator, clustered, mean_draws, neighbours
 from falconcal.metrics import METRICS
 from falconcal.predictions import Predictions, Scores
 
@@ -74,14 +75,8 @@ def paired_difference(
     if len(one) != len(other) or (one.label != other.label).any():
         raise UserError("expected both methods on the same examples, got different labels.")
     value = METRICS[metric](one) - METRICS[metric](other)
-    numbers = numpy.arange(len(one)) if clusters is None else clusters.numpy()
-    if metric in SUM_METRICS:
-        values = _paired_sums(one, other, metric, resamples, seed, numbers)
-    else:
-        values = draws(one, metric, resamples, seed, clusters) - draws(
-            other, metric, resamples, seed, clusters
-        )
-    return bounds_of_draws(value, values, level)
+    groups = clusters.numpy() if clusters is not None else None
+    return bounds_of_draws(value, _differences(one, other, metric, resamples, seed, groups), level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -96,14 +91,47 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in corrected]
 
 
-def _paired_sums(
-    one: Scores, other: Scores, metric: str, resamples: int, seed: int, numbers: numpy.ndarray
+def _differences(
+    one: Scores,
+    other: Scores,
+    metric: str,
+    resamples: int,
+    seed: int,
+    clusters: numpy.ndarray | None,
 ) -> numpy.ndarray:
-    """Return differences over resamples, both methods' features drawn with the same counts."""
-    sums = SUM_METRICS[metric]
-    together = numpy.concatenate([sums.features(one), sums.features(other)], 1)
-    units = cluster_sums(together, numbers)  # (G, 2 F)
-    generator, width = numpy.random.default_rng(seed), together.shape[1] // 2
-    taken = taken_sums(numpy.ones(len(units)), units, resamples, generator)  # (R, 2 F)
-    differences: numpy.ndarray = sums.finish(taken[:, :width]) - sums.finish(taken[:, width:])
+    """Return the difference of the metric in each resample, the same examples taken for both."""
+    generator = numpy.random.default_rng(seed)
+    if metric in MEANS:
+        values = MEANS[metric].value(one) - MEANS[metric].value(other)
+        return mean_draws(values, resamples, generator, clusters)
+    if metric in BINNED:
+        return _binned_differences(one, other, BINNED[metric], resamples, generator, clusters)
+    again = numpy.random.default_rng(seed)  # the same draws for both
+    first = loop(one, METRICS[metric], resamples, generator, clusters)
+    second = loop(other, METRICS[metric], resamples, again, clusters)
+    differences: numpy.ndarray = first - second
+    return differences
+
+
+def _binned_differences(
+    one: Scores,
+    other: Scores,
+    metric: BinnedMetric,
+    resamples: int,
+    generator: Generator,
+    clusters: numpy.ndarray | None,
+) -> numpy.ndarray:
+    first, second = metric.residuals(one), metric.residuals(other)
+    features = numpy.concatenate([first.features(), second.features()], 1)  # (N, 2 + 2 M)
+    if clusters is None:  # alike are those whom both methods treat alike
+        both = first.cell * (int(second.cell.max()) + 1) + second.cell
+        cells = Cells.of(neighbours(both), features)
+    else:
+        cells = clustered(features, clusters)
+    sums = cells.sums(resamples, generator)  # (R, 2 + 2 M)
+    residuals = sums / sums[:, :1]
+    width = 1 + metric.bins
+    differences: numpy.ndarray = first.norm(residuals[:, 1:width]) - second.norm(
+        residuals[:, width + 1 :]
+    )
     return differences

@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals for any metric, over examples or over clusters of them."""
+"""Confidence intervals for any metric, resampling examples or clusters of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,15 +8,17 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError, unknown
-from falconcal.evidence.resampling import SUM_METRICS, resampled
-from falconcal.metrics import METRICS
-from falconcal.metrics.scored import labelled, scores_of
+from falconcal.evidence.binned import BINNED, classwise_residuals, inverted
+from falconcal.evidence.ordered import FIGURES, ORDERED, OutlierFigure, outlier_draws
+from falconcal.evidence.resampling import MEANS, Generator
+from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
+from falconcal.metrics.outliers import Signal, signal_of
+from falconcal.metrics.scored import labelled, labelled_predictions, scores_of
 from falconcal.predictions import Predictions, Scores
 
-# errors of calibration are biased upwards: a resample is further from calibration than the sample
-# by as much as the sample is from the truth, so their interval is mirrored at the value
-BIASED = {"ece", "mce", "adaptive_ece", "rms_ce", "smooth_ece"}
+MIRRORED = {"smooth_ece"}  # biased upwards, and no norm of residuals
 UNLABELLED = {"entropy", "confidence"}
+Metric = Callable[[Scores], float]
 
 
 @dataclass(frozen=True)
@@ -31,44 +33,76 @@ class Interval:
 
 def interval(
     data: Predictions | Scores,
-    metric: str,
+    metric: str | Metric,
     *,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     clusters: Tensor | None = None,
 ) -> Interval:
-    """Return a bootstrap interval of a metric of the table.
+    """Return an interval of a metric of the table, or of any function of scores.
 
     ``clusters`` (N,) numbers what belongs together, such as the levels of one image: members are
-    resampled together. Percentile bounds, mirrored at the value for errors of calibration.
+    resampled together. Errors of calibration are biased upwards: their interval says where the
+    truth lies, and a small sample's value may lie above it.
     """
+    if metric in CLASS_METRICS:
+        return _classwise(data, str(metric), level, resamples, seed, clusters)
     scores = checked_scores(data, metric)
-    value = METRICS[metric](scores)
+    groups = _checked_clusters(clusters, scores, resamples)
+    generator = numpy.random.default_rng(seed)
+    if metric in BINNED:
+        residuals = BINNED[str(metric)].residuals(scores)
+        drawn = residuals.draws(resamples, generator, groups)
+        low, high = inverted(residuals.observed(), drawn, _checked(level), residuals.norm)
+        return Interval(METRICS[str(metric)](scores), low, min(1.0, high), level)
     values = draws(scores, metric, resamples, seed, clusters)
-    return bounds_of_draws(value, values, level, mirrored=metric in BIASED)
+    return bounds_of_draws(_of(metric)(scores), values, level, mirrored=metric in MIRRORED)
+
+
+def outlier_interval(
+    inside: Predictions | Scores,
+    outside: Predictions | Scores,
+    figure: OutlierFigure = "auroc",
+    *,
+    signal: Signal = "confidence",
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Return an interval of AUROC, AUPR or the false positive rate, resampling both samples."""
+    if figure not in FIGURES:
+        raise unknown("figure of outlier detection", figure, FIGURES)
+    value = getattr(outlier_detection(inside, outside, signal), figure)
+    generator = numpy.random.default_rng(seed)
+    signals = signal_of(inside, signal), signal_of(outside, signal)
+    return bounds_of_draws(value, outlier_draws(*signals, figure, resamples, generator), level)
 
 
 def draws(
-    scores: Scores, metric: str, resamples: int, seed: int, clusters: Tensor | None = None
+    scores: Scores,
+    metric: str | Metric,
+    resamples: int,
+    seed: int,
+    clusters: Tensor | None = None,
 ) -> numpy.ndarray:
-    """Return the metric of each resample: all at once where sums allow it, else one by one."""
-    if resamples < 2:
-        raise UserError(f"expected at least 2 resamples, got {resamples}.")
-    if clusters is not None and len(clusters) != len(scores):
-        raise UserError(f"expected a cluster an example, {len(scores)}, got {len(clusters)}.")
+    """Return the metric of each resample, (R,): all at once where it can be, else one by one."""
+    groups = _checked_clusters(clusters, scores, resamples)
     generator = numpy.random.default_rng(seed)
-    groups = clusters.numpy() if clusters is not None else None
-    if metric in SUM_METRICS:
-        return resampled(SUM_METRICS[metric], scores, resamples, generator, groups)
-    return loop(scores, METRICS[metric], resamples, generator, groups)
+    if metric in MEANS:
+        return MEANS[str(metric)].draws(scores, resamples, generator, groups)
+    if metric in BINNED:
+        return BINNED[str(metric)].draws(scores, resamples, generator, groups)
+    if metric in ORDERED and groups is None:
+        return ORDERED[str(metric)](scores, resamples, generator)
+    return loop(scores, _of(metric), resamples, generator, groups)
 
 
 def loop(
     scores: Scores,
-    metric: Callable[[Scores], float],
+    metric: Metric,
     resamples: int,
-    generator: numpy.random.Generator,
+    generator: Generator,
     clusters: numpy.ndarray | None = None,
 ) -> numpy.ndarray:
     """Return the metric of each resample the plain way: draw, take, measure."""
@@ -87,19 +121,60 @@ def bounds_of_draws(
     value: float, values: numpy.ndarray, level: float, *, mirrored: bool = False
 ) -> Interval:
     """Return the interval that holds the given share of the draws, or its mirror image."""
-    if not 0 < level < 1:
-        raise UserError(f"expected a level between 0 and 1, got {level}.")
-    low, high = numpy.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    low, high = numpy.quantile(values, [(1 - _checked(level)) / 2, (1 + level) / 2])
     if mirrored:
         low, high = max(0.0, 2 * value - high), max(0.0, 2 * value - low)
     return Interval(value, float(low), float(high), level)
 
 
-def checked_scores(data: Predictions | Scores, metric: str) -> Scores:
-    """Return scores fit for a metric of the table."""
-    if metric not in METRICS:
-        raise unknown("metric", metric, METRICS)
-    return scores_of(data) if metric in UNLABELLED else labelled(data, metric)
+def checked_scores(data: Predictions | Scores, metric: str | Metric) -> Scores:
+    """Return scores fit for a metric."""
+    if isinstance(metric, str) and metric not in METRICS:
+        raise unknown("metric", metric, {**METRICS, **CLASS_METRICS})
+    if not isinstance(metric, str) or metric in UNLABELLED:
+        return scores_of(data)
+    return labelled(data, metric)
+
+
+def _classwise(
+    data: Predictions | Scores,
+    metric: str,
+    level: float,
+    resamples: int,
+    seed: int,
+    clusters: Tensor | None,
+) -> Interval:
+    if clusters is not None:
+        raise UserError(f"expected no clusters for {metric}, got some: they are not supported.")
+    predictions = labelled_predictions(data, metric)
+    observed, drawn = classwise_residuals(predictions, resamples, numpy.random.default_rng(seed))
+
+    def norm(residuals: numpy.ndarray) -> numpy.ndarray:
+        errors: numpy.ndarray = numpy.abs(residuals).sum(-1) / predictions.classes
+        return errors
+
+    low, high = inverted(observed, drawn, _checked(level), norm)
+    return Interval(CLASS_METRICS[metric](predictions), low, min(1.0, high), level)
+
+
+def _of(metric: str | Metric) -> Metric:
+    return METRICS[metric] if isinstance(metric, str) else metric
+
+
+def _checked(level: float) -> float:
+    if not 0 < level < 1:
+        raise UserError(f"expected a level between 0 and 1, got {level}.")
+    return level
+
+
+def _checked_clusters(
+    clusters: Tensor | None, scores: Scores, resamples: int
+) -> numpy.ndarray | None:
+    if resamples < 2:
+        raise UserError(f"expected at least 2 resamples, got {resamples}.")
+    if clusters is not None and len(clusters) != len(scores):
+        raise UserError(f"expected a cluster an example, {len(scores)}, got {len(clusters)}.")
+    return clusters.numpy() if clusters is not None else None
 
 
 def _members(clusters: numpy.ndarray) -> list[numpy.ndarray]:

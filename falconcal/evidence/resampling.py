@@ -1,125 +1,117 @@
-"""The bootstrap for metrics that are functions of sums over examples (Efron 1979).
+"""The bootstrap at once (Efron 1979): how often each example is taken, for all resamples together.
 
-Drawing n of n examples again and again is drawing how often each is taken: multinomial counts. A
-metric whose examples enter through sums of features then needs counts times features, for all
-resamples at once. Beyond ``MOST_CELLS`` units, neighbours in the order of a key share a cell and
-enter with its mean, which keeps the distribution of the sums up to the spread inside a cell.
+Drawing n of n examples again and again is drawing multinomial counts. Examples that are alike share
+a cell, which is taken as often as they are together; what a metric needs of a resample then comes
+from counts (R, K) and what stands in the cells, without a loop.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
-import torch
 
-from falconcal.bins import bin_index
-from falconcal.metrics import BINS
 from falconcal.predictions import Scores
 
 MOST_CELLS = 4000
+Generator = numpy.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
-class SumMetric:
-    """A metric as features that are summed, a key that puts alike ones side by side, and an end."""
+class Cells:
+    """Groups of alike examples: how many are in each, and the mean of their features."""
 
-    features: Callable[[Scores], numpy.ndarray]  # scores of N -> (N, F)
-    key: Callable[[Scores], numpy.ndarray]  # scores of N -> (N,)
-    finish: Callable[[numpy.ndarray], numpy.ndarray]  # sums (R, F) -> values (R,)
+    counts: numpy.ndarray  # (K,)
+    means: numpy.ndarray  # (K, F)
+
+    @classmethod
+    def of(cls, number: numpy.ndarray, features: numpy.ndarray) -> "Cells":
+        """Gather examples by the number of their cell: (N,), (N, F)."""
+        _, index, counts = numpy.unique(number, return_inverse=True, return_counts=True)
+        sums = [numpy.bincount(index, column) for column in features.T]
+        return cls(counts, numpy.stack(sums, 1) / counts[:, None])
+
+    def taken(self, resamples: int, generator: Generator) -> numpy.ndarray:
+        """Return how often the members of each cell are taken in each resample: (R, K)."""
+        examples = int(self.counts.sum())
+        drawn = generator.multinomial(examples, self.counts / examples, size=resamples)
+        return drawn.astype(numpy.float64)
+
+    def sums(self, resamples: int, generator: Generator) -> numpy.ndarray:
+        """Return the sum of the features of each resample: (R, F)."""
+        sums: numpy.ndarray = self.taken(resamples, generator) @ self.means
+        return sums
 
 
-def resampled(
-    metric: SumMetric,
-    scores: Scores,
+def neighbours(key: numpy.ndarray) -> numpy.ndarray:
+    """Number cells of equal keys, or of neighbours in their order where those are too many: (N,).
+
+    The numbers follow the key. Neighbours enter with their mean, which keeps the distribution of
+    sums up to the spread inside a cell.
+    """
+    values, index = numpy.unique(key, return_inverse=True)
+    if len(values) <= MOST_CELLS:
+        return index
+    rank = numpy.empty(len(key), dtype=numpy.int64)
+    rank[numpy.argsort(key, kind="stable")] = numpy.arange(len(key))
+    return rank * MOST_CELLS // len(key)
+
+
+def clustered(features: numpy.ndarray, clusters: numpy.ndarray) -> Cells:
+    """Return clusters as cells that are taken whole: their features are sums, not means."""
+    _, index = numpy.unique(clusters, return_inverse=True)
+    sums = [numpy.bincount(index, column) for column in features.T]
+    return Cells(numpy.ones(int(index.max()) + 1), numpy.stack(sums, 1))
+
+
+@dataclass(frozen=True)
+class MeanMetric:
+    """A metric that is the mean of a value of each example."""
+
+    value: Callable[[Scores], numpy.ndarray]  # (N,)
+
+    def draws(
+        self,
+        scores: Scores,
+        resamples: int,
+        generator: Generator,
+        clusters: numpy.ndarray | None = None,
+    ) -> numpy.ndarray:
+        """Return the metric of each resample, (R,); members of a cluster are taken together."""
+        return mean_draws(self.value(scores), resamples, generator, clusters)
+
+
+def mean_draws(
+    values: numpy.ndarray,
     resamples: int,
-    generator: numpy.random.Generator,
+    generator: Generator,
     clusters: numpy.ndarray | None = None,
 ) -> numpy.ndarray:
-    """Return the metric of each resample, (R,); members of a cluster (N,) are taken together."""
-    features = metric.features(scores)
+    """Return the mean of values (N,) in each resample, (R,)."""
+    features = numpy.stack([numpy.ones(len(values)), values], 1)
     if clusters is None:
-        counts, means = cells_of(features, metric.key(scores))
+        cells = Cells.of(neighbours(values), features)
     else:
-        means = cluster_sums(features, clusters)
-        counts = numpy.ones(len(means))
-    return metric.finish(taken_sums(counts, means, resamples, generator))
+        cells = clustered(features, clusters)
+    sums = cells.sums(resamples, generator)
+    means: numpy.ndarray = sums[:, 1] / sums[:, 0]
+    return means
 
 
-def taken_sums(
-    counts: numpy.ndarray,
-    means: numpy.ndarray,
-    resamples: int,
-    generator: numpy.random.Generator,
-) -> numpy.ndarray:
-    """Return the feature sums of each resample: counts (K,), means (K, F) -> (R, F)."""
-    taken = generator.multinomial(int(counts.sum()), counts / counts.sum(), size=resamples)
-    sums: numpy.ndarray = taken.astype(numpy.float64) @ means  # (R, K) @ (K, F)
-    return sums
+def column(name: str) -> MeanMetric:
+    """Return the mean of a column of scores as a metric."""
+    return MeanMetric(lambda scores: getattr(scores, name).double().numpy())
 
 
-def cluster_sums(features: numpy.ndarray, clusters: numpy.ndarray) -> numpy.ndarray:
-    """Return the features summed over each cluster: (N, F) -> (G, F)."""
-    _, index = numpy.unique(clusters, return_inverse=True)
-    return numpy.stack([numpy.bincount(index, column) for column in features.T], 1)
-
-
-def cells_of(features: numpy.ndarray, key: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the counts (K,) and the mean features (K, F) of cells of neighbours."""
-    if len(features) <= MOST_CELLS:
-        return numpy.ones(len(features)), features
-    starts = numpy.arange(MOST_CELLS) * len(features) // MOST_CELLS
-    counts = numpy.diff(numpy.append(starts, len(features)))
-    sums = numpy.add.reduceat(features[numpy.argsort(key)], starts, axis=0)
-    return counts, sums / counts[:, None]
-
-
-def mean_of(column: str) -> SumMetric:
-    """Return the mean of a column of scores as a metric of sums."""
-
-    def values(scores: Scores) -> numpy.ndarray:
-        return getattr(scores, column).double().numpy()  # type: ignore[no-any-return]
-
-    return SumMetric(
-        features=lambda scores: numpy.stack([numpy.ones(len(scores)), values(scores)], 1),
-        key=values,
-        finish=lambda sums: sums[:, 1] / sums[:, 0],
-    )
-
-
-def binned(finish: Callable[[numpy.ndarray], numpy.ndarray]) -> SumMetric:
-    """Return a metric of equal-width bins; ``finish`` takes counts, confidence, hits: (R, 3, M)."""
-    return SumMetric(
-        features=_bin_features,
-        key=lambda scores: scores.confidence.double().numpy() + 2 * scores.correct.numpy(),
-        finish=lambda sums: finish(sums.reshape(len(sums), 3, BINS)),
-    )
-
-
-def _bin_features(scores: Scores) -> numpy.ndarray:
-    index = bin_index(scores.confidence, BINS)  # (N,)
-    chosen = torch.nn.functional.one_hot(index, BINS).double()  # (N, M)
-    columns = (torch.ones(len(scores)), scores.confidence, scores.correct)
-    return torch.cat([chosen * column.double()[:, None] for column in columns], 1).numpy()
-
-
-def _expected(sums: numpy.ndarray) -> numpy.ndarray:
-    counts, confidence, hits = sums.transpose(1, 0, 2)  # (R, M) each
-    errors: numpy.ndarray = numpy.abs(hits - confidence).sum(1) / counts.sum(1)
-    return errors
-
-
-def _signed(sums: numpy.ndarray) -> numpy.ndarray:
-    counts, confidence, hits = sums.transpose(1, 0, 2)
-    gaps: numpy.ndarray = (confidence.sum(1) - hits.sum(1)) / counts.sum(1)
+def _overconfidence(scores: Scores) -> numpy.ndarray:
+    gaps: numpy.ndarray = (scores.confidence.double() - scores.correct.double()).numpy()
     return gaps
 
 
-SUM_METRICS: dict[str, SumMetric] = {
-    "accuracy": mean_of("correct"),
-    "nll": mean_of("nll"),
-    "brier": mean_of("brier"),
-    "entropy": mean_of("entropy"),
-    "confidence": mean_of("confidence"),
-    "ece": binned(_expected),
-    "signed_gap": binned(_signed),
+MEANS: dict[str, MeanMetric] = {
+    "accuracy": column("correct"),
+    "nll": column("nll"),
+    "brier": column("brier"),
+    "entropy": column("entropy"),
+    "confidence": column("confidence"),
+    "signed_gap": MeanMetric(_overconfidence),
 }
