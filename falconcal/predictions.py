@@ -90,8 +90,9 @@ class Predictions:
         correct = (_of_class(self.probs, self.labels) == confidence) & (self.labels >= 0)
         # above a half there is no other
         unsure = (correct & (confidence <= 0.5 * (1 + SUM_TOLERANCE))).nonzero()[:, 0]
-        first = self.probs.index_select(0, unsure).argmax(1)
-        correct[unsure] = first == self.labels[unsure]
+        rows = self.probs.index_select(0, unsure)
+        if (rows == confidence[unsure][:, None]).count_nonzero() > len(rows):
+            correct[unsure] = rows.argmax(1) == self.labels[unsure]
         return Answers(self.labels, confidence.double(), correct)
 
     def scores(self) -> "Scores":

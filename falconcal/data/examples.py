@@ -152,9 +152,8 @@ def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
     check_whole(labels)
     labels = labels.long()  # unsigned ones would wrap below 0
     highest = classes - 1 if classes is not None else int(labels.max())
-    bad = (labels < -1) | (labels > highest)
-    if bad.any():
-        index = int(bad.nonzero()[0])
+    if len(labels) and (labels.min() < -1 or labels.max() > highest):
+        index = int(((labels < -1) | (labels > highest)).nonzero()[0])
         raise UserError(
             f"expected labels from 0 to {highest} (or -1 for no known class), got "
             f"{int(labels[index])} at index {index}: check the labels and the number of outputs."

@@ -42,7 +42,7 @@ def _check_any(data: Predictions | Scores) -> None:
 
 
 def _check_labels(answers: Answers, metric: str) -> None:
-    if (answers.label < 0).any():
+    if answers.label.min() < 0:
         raise UserError(
             f"{metric} needs a true class for every example, got labels of -1: "
             "only confidence and entropy are defined for them."

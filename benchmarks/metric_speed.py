@@ -1,0 +1,143 @@
+"""Metrics and evidence against what people would use instead, in one run.
+
+    pip install -e '.[dev,peers]' --constraint constraints.txt
+    python benchmarks/metric_speed.py results/evidence/speed.json
+
+One thread. Times are CPU seconds, the rivals interleaved with ours, the least of several rounds.
+Peak memory is that of a process of its own.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import torch
+
+from falconcal import Accumulator, Predictions, expected_calibration_error
+from falconcal.evidence.intervals import draws
+
+PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
+MARK, END = "<!-- speed: written by benchmarks/metric_speed.py -->", "<!-- end of speed -->"
+BINS, RESAMPLES = 10, 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--accumulate", type=int, help="only print the peak memory at this size")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.accumulate is not None:
+        print(accumulated(arguments.accumulate))
+        return
+    found = {
+        "calibration_error": calibration_error(arguments.rounds),
+        "bootstrap": bootstrap(),
+        "accumulator_megabytes": {str(size): peak(size) for size in (10**5, 10**6, 10**7)},
+    }
+    print(json.dumps(found, indent=1))
+    arguments.file.parent.mkdir(parents=True, exist_ok=True)
+    arguments.file.write_text(json.dumps(found, indent=1) + "\n")
+    write_page(found)
+
+
+def calibration_error(rounds: int) -> dict[str, float]:
+    """Time ECE from 1,000,000 x 10 probabilities and labels, checks included."""
+    from netcal.metrics import ECE
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
+    probs, labels = simulated(1_000_000)
+    double, whole = probs.double().numpy(), labels.numpy()
+    return timed(
+        {
+            "falconcal": lambda: expected_calibration_error(
+                Predictions.from_probabilities(probs, labels), BINS
+            ),
+            "torchmetrics": lambda: multiclass_calibration_error(probs, labels, 10, n_bins=BINS),
+            "netcal": lambda: ECE(BINS).measure(double, whole),
+        },
+        rounds,
+    )
+
+
+def bootstrap() -> dict[str, float]:
+    """Time 1,000 resamples of ECE on 100,000 examples, ours and a loop over NumPy arrays."""
+    scores = Predictions.from_probabilities(*simulated(100_000)).scores()
+    confidence, correct = scores.confidence.numpy(), scores.correct.numpy()
+
+    def plain() -> None:
+        generator = numpy.random.default_rng(0)
+        for _ in range(RESAMPLES):
+            chosen = generator.integers(len(confidence), size=len(confidence))
+            plain_error(confidence[chosen], correct[chosen])
+
+    whole = plain_error(confidence, correct)
+    assert abs(whole - expected_calibration_error(scores)) < 1e-9
+    return timed({"falconcal": lambda: draws(scores, "ece", RESAMPLES, 0), "loop": plain}, 3)
+
+
+def plain_error(confidence: numpy.ndarray, correct: numpy.ndarray) -> float:
+    index = numpy.clip(numpy.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    gaps = numpy.bincount(index, correct, BINS) - numpy.bincount(index, confidence, BINS)
+    return float(numpy.abs(gaps).sum() / len(confidence))
+
+
+def timed(rivals: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the least CPU seconds of each, one after the other in every round."""
+    least = dict.fromkeys(rivals, float("inf"))
+    for _ in range(rounds):
+        for name, run in rivals.items():
+            before = time.process_time()
+            run()
+            least[name] = min(least[name], time.process_time() - before)
+    return {name: round(seconds, 4) for name, seconds in least.items()}
+
+
+def simulated(examples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the probabilities of ten classes, and labels drawn from them."""
+    generator = torch.Generator().manual_seed(0)
+    probs = torch.softmax(3 * torch.randn(examples, 10, generator=generator), 1)
+    return probs, torch.multinomial(probs, 1, generator=generator)[:, 0]
+
+
+def peak(examples: int) -> float:
+    """Return the peak memory, in megabytes, of a process that accumulates so many examples."""
+    command = [sys.executable, __file__, "--accumulate", str(examples)]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def accumulated(examples: int) -> float:
+    Accumulator.over(
+        Predictions.from_probabilities(*simulated(10_000)) for _ in range(examples // 10_000)
+    ).metrics()
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def write_page(found: dict[str, dict[str, float]]) -> None:
+    """Put the table into the page on evidence."""
+    error, loop = found["calibration_error"], found["bootstrap"]
+    rows = [
+        ("ECE, 1,000,000 x 10: torchmetrics", error["torchmetrics"], error["falconcal"]),
+        ("ECE, 1,000,000 x 10: netcal (float64)", error["netcal"], error["falconcal"]),
+        ("1,000 resamples of ECE, 100,000 examples: loop", loop["loop"], loop["falconcal"]),
+    ]
+    lines = ["| against | theirs, s | ours, s | ratio |", "| --- | ---: | ---: | ---: |"]
+    lines += [
+        f"| {name} | {theirs} | {ours} | {theirs / ours:.1f} |" for name, theirs, ours in rows
+    ]
+    megabytes = found["accumulator_megabytes"]
+    memory = ", ".join(f"{size:,} at {int(count):,}" for count, size in megabytes.items())
+    lines += ["", f"Peak memory of a process with an accumulator, in MB by examples: {memory}."]
+    before, _, rest = PAGE.read_text().partition(MARK)
+    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()
