@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from falconcal.errors import UsageError, UserError
     from falconcal.evaluation import evaluate, rows_of, score
     from falconcal.evidence import (
+        Difference,
         Interval,
         by_group,
         holm,
         interval,
         outlier_interval,
         paired_difference,
+        pooled_difference,
+        pooled_interval,
         rank_sum,
         signed_rank,
     )
@@ -64,12 +67,15 @@ _HOMES = {
     "falconcal.errors": ["UsageError", "UserError"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
     "falconcal.evidence": [
+        "Difference",
         "Interval",
         "by_group",
         "holm",
         "interval",
         "outlier_interval",
         "paired_difference",
+        "pooled_difference",
+        "pooled_interval",
         "rank_sum",
         "signed_rank",
     ],
@@ -123,6 +129,7 @@ __all__ = [
     "Bounds",
     "CollapseWarning",
     "Dataset",
+    "Difference",
     "Examples",
     "Falcon",
     "History",
@@ -165,6 +172,8 @@ __all__ = [
     "outlier_interval",
     "paired_difference",
     "plain_shifts",
+    "pooled_difference",
+    "pooled_interval",
     "predict",
     "predictive_entropy",
     "predictive_entropy_loss",

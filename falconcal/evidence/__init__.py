@@ -9,8 +9,10 @@ from falconcal.evidence.comparisons import (
 )
 from falconcal.evidence.groups import Group, by_group
 from falconcal.evidence.intervals import Interval, interval, outlier_interval
+from falconcal.evidence.pooled import Difference, pooled_difference, pooled_interval
 
 __all__ = [
+    "Difference",
     "Group",
     "Interval",
     "RankTest",
@@ -19,6 +21,8 @@ __all__ = [
     "interval",
     "outlier_interval",
     "paired_difference",
+    "pooled_difference",
+    "pooled_interval",
     "rank_sum",
     "signed_rank",
 ]

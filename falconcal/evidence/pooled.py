@@ -1,0 +1,208 @@
+"""Intervals and differences of figures that pool the levels of shifts, resampling the examples.
+
+An image at all levels of all shifts is one example: a resample takes the whole of it or nothing.
+Every level then holds equally many examples in every resample, so all that an ECE needs of a level
+is, for each bin, the sum of correct less confidence: counts times features gives it for all
+resamples at once. A mean over shifts or seeds of figures is the mean of their draws, as long as all
+were drawn with the same counts; over seeds the interval is then one over examples, the trained
+models taken as they are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy
+import torch
+
+from falconcal.bins import bin_index
+from falconcal.errors import UserError, unknown
+from falconcal.evidence.intervals import Interval, bounds_of_draws
+from falconcal.evidence.resampling import MEANS
+from falconcal.metrics import BINS
+from falconcal.metrics.scored import labelled, scores_of
+from falconcal.metrics.shift import Levels
+from falconcal.predictions import Scores
+
+RESAMPLES_AT_ONCE = 500  # bounds the memory: counts are multiplied as float32, kept as bytes
+UNBIASED = {"accuracy", "confidence", "last_level_confidence"}
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """A figure and what it is in each resample of the examples."""
+
+    value: float
+    resampled: numpy.ndarray  # (R,)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first's figure less the second's, its interval, and how far it is beyond chance.
+
+    ``effect`` is the difference as a share of the second's figure, empty if that is 0.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+    effect: float | None
+    level: float = 0.95
+
+
+def pooled_interval(
+    shifts: Sequence[Levels],
+    figure: str,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Return the mean over shifts of a pooled figure, with a bootstrap interval over examples.
+
+    Each shift is the scores of its levels, the clean one first, all of the same examples in the
+    same order. The shifts of several seeds, listed together, give the mean over seeds.
+    """
+    counts = drawn_counts(_examples(shifts), resamples, seed)
+    return interval_of(figure, _mean_over_shifts(shifts, figure, counts), level)
+
+
+def pooled_difference(
+    first: Sequence[Levels],
+    second: Sequence[Levels],
+    figure: str,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Difference:
+    """Return the first's pooled figure less the second's, by a paired bootstrap over examples."""
+    counts = drawn_counts(_examples([*first, *second]), resamples, seed)
+    one, other = (_mean_over_shifts(shifts, figure, counts) for shifts in (first, second))
+    return difference_of(one, other, level)
+
+
+def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
+    """Return how often each resample takes each example, (R, N)."""
+    if examples < 1 or resamples < 2:
+        raise UserError(
+            f"expected an example and at least 2 resamples, got {examples} and {resamples}."
+        )
+    generator = numpy.random.default_rng(seed)
+    counts = numpy.empty((resamples, examples), numpy.uint8)  # none of N is ever drawn 256 times
+    for row in counts:
+        row[:] = numpy.bincount(generator.integers(examples, size=examples), minlength=examples)
+    return counts
+
+
+def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
+    """Return the draws of a metric that is a mean (accuracy, confidence ...) of one level."""
+    values = MEANS[metric].value(scores)[:, None]  # (N, 1)
+    once, taken = _sums(values / len(values), counts)
+    return Draws(float(once[0, 0]), taken[:, 0])
+
+
+def shift_draws(levels: Levels, counts: numpy.ndarray) -> dict[str, Draws]:
+    """Return the draws of every pooled figure of one shift, its levels the clean one first."""
+    parts = _same_examples(levels, counts.shape[1])
+    shape = (-1, len(parts), BINS)
+    once, taken = (sums.reshape(shape) for sums in _sums(gap_features(parts), counts))
+    found = {
+        name: Draws(float(finish(once)[0]), finish(taken)) for name, finish in GAP_FIGURES.items()
+    }
+    return {**found, "last_level_confidence": level_draws(parts[-1], "confidence", counts)}
+
+
+def gap_features(levels: Sequence[Scores]) -> numpy.ndarray:
+    """Return correct less confidence over N, in the column of its level and bin: (N, L * M)."""
+    examples = len(levels[0])
+    features = numpy.zeros((examples, len(levels) * BINS))
+    for place, scores in enumerate(levels):
+        columns = (bin_index(scores.confidence, BINS) + place * BINS).numpy()  # (N,)
+        gaps = scores.correct.double() - scores.confidence.double()
+        features[numpy.arange(examples), columns] = gaps.numpy() / examples
+    return features
+
+
+def mean_of_draws(parts: Iterable[Draws]) -> Draws:
+    """Return the mean of figures that were drawn with the same counts."""
+    listed = list(parts)
+    value = float(numpy.mean([part.value for part in listed]))
+    return Draws(value, numpy.mean([part.resampled for part in listed], 0))
+
+
+def interval_of(figure: str, draws: Draws, level: float = 0.95) -> Interval:
+    """Return a figure with its interval; errors of calibration, biased upwards, are mirrored."""
+    mirrored = figure not in UNBIASED
+    return bounds_of_draws(draws.value, draws.resampled, level, mirrored=mirrored)
+
+
+def difference_of(first: Draws, second: Draws, level: float = 0.95) -> Difference:
+    """Return the difference of two figures that were drawn with the same counts."""
+    value, differences = first.value - second.value, first.resampled - second.resampled
+    bounds = bounds_of_draws(value, differences, level)
+    effect = value / second.value if second.value else None
+    return Difference(value, bounds.low, bounds.high, chance_of(differences), effect, level)
+
+
+def chance_of(differences: numpy.ndarray) -> float:
+    """Return the two-sided p-value of draws (R,) against 0, never below 2 / (R + 1)."""
+    below, above = (differences <= 0).sum(), (differences >= 0).sum()
+    return float(min(1.0, 2 * (1 + min(below, above)) / (1 + len(differences))))
+
+
+def _micro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
+    errors: numpy.ndarray = numpy.abs(gaps.mean(1)).sum(1)
+    return errors
+
+
+def _macro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
+    errors: numpy.ndarray = numpy.abs(gaps).sum(2).mean(1)
+    return errors
+
+
+def _area(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
+    step = 1 / max(1, gaps.shape[1] - 1)
+    areas: numpy.ndarray = numpy.trapezoid(numpy.abs(gaps).sum(2), dx=step, axis=1)
+    return areas
+
+
+GAP_FIGURES: dict[str, Callable[[numpy.ndarray], numpy.ndarray]] = {
+    "micro_ece": _micro,
+    "macro_ece": _macro,
+    "ece_area": _area,
+}
+
+
+def _mean_over_shifts(shifts: Sequence[Levels], figure: str, counts: numpy.ndarray) -> Draws:
+    known = [*GAP_FIGURES, "last_level_confidence"]
+    if figure not in known:
+        raise unknown("pooled figure", figure, known)
+    return mean_of_draws(shift_draws(levels, counts)[figure] for levels in shifts)
+
+
+def _sums(features: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the sums of features (N, F) over all examples, (1, F), and in resamples, (R, F)."""
+    narrow = features.astype(numpy.float32)  # seven digits of a sum are plenty for a draw
+    blocks = numpy.split(counts, range(RESAMPLES_AT_ONCE, len(counts), RESAMPLES_AT_ONCE))
+    taken = [block.astype(numpy.float32) @ narrow for block in blocks]
+    return features.sum(0, keepdims=True), numpy.concatenate(taken).astype(numpy.float64)
+
+
+def _examples(shifts: Sequence[Levels]) -> int:
+    if not shifts or not all(shifts):
+        raise UserError("expected at least one shift, and a level of each, got none.")
+    clean = _same_examples([levels[0] for levels in shifts], len(scores_of(shifts[0][0])))
+    return len(clean[0])
+
+
+def _same_examples(levels: Levels, examples: int) -> list[Scores]:
+    """Return the levels' scores; all must be of the same examples in the same order."""
+    parts = [labelled(level, "a pooled figure") for level in levels]
+    for part in parts:
+        if len(part) != examples or not torch.equal(part.label, parts[0].label):
+            raise UserError(
+                "expected the same examples at every level, for all shifts and methods, got "
+                "different labels."
+            )
+    return parts
