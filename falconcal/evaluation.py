@@ -75,7 +75,7 @@ def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
     for name in scores["shift"].unique(maintain_order=True):
         if name == CLEAN:
             continue
-        levels = {0: clean, **_levels(scores.filter(polars.col("shift") == name))}
+        levels = {0: clean, **levels_of(scores.filter(polars.col("shift") == name))}
         rows += [{**row, "shift": name} for row in clean_rows]
         for level, part in levels.items():
             rows += _metric_rows(name, level, part) if level > 0 else []
@@ -85,6 +85,12 @@ def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
             for metric, function in POOLED.items()
         ]
     return polars.DataFrame(rows, schema=ROW_SCHEMA)
+
+
+def levels_of(table: polars.DataFrame) -> dict[int, Scores]:
+    """Return the scores of each level in a table of one shift."""
+    parts = table.partition_by("level", maintain_order=True)
+    return {int(part["level"][0]): _scores(part) for part in parts}
 
 
 ROW_SCHEMA = {
@@ -140,11 +146,6 @@ def _frame(scores: Scores, shift: str, level: int) -> polars.DataFrame:
         polars.col("correct"),
         polars.col("nll", "entropy", "brier").cast(polars.Float32),
     )
-
-
-def _levels(table: polars.DataFrame) -> dict[int, Scores]:
-    parts = table.partition_by("level", maintain_order=True)
-    return {int(part["level"][0]): _scores(part) for part in parts}
 
 
 def _scores(table: polars.DataFrame) -> Scores:

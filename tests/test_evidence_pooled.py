@@ -162,8 +162,8 @@ def test_chance_of_equal_methods_is_spread_evenly() -> None:
         correct = torch.rand(2, 300, generator=generator) < 0.7
         one, other = (_right(row) for row in correct)
         counts = drawn_counts(300, 200, seed)
-        draws = [level_draws(part, "accuracy", counts) for part in (one, other)]
-        found.append(difference_of(*draws).p_value)
+        first, second = (level_draws(part, "accuracy", counts) for part in (one, other))
+        found.append(difference_of(first, second).p_value)
     assert 0.01 <= numpy.mean(numpy.array(found) < 0.05) <= 0.1
     assert 0.35 <= numpy.mean(numpy.array(found) < 0.5) <= 0.65
 

@@ -5,15 +5,9 @@ import polars
 from falconcal.bins import EDGE_TOLERANCE
 from falconcal.evaluation import CLEAN
 from falconcal.metrics import BINS
-from falconcal.report.results import Results, Run, check_columns, reading
+from falconcal.report.results import Results, Run, open_scores, reading
 
 MEAN = "mean of tested shifts"
-SCORE_COLUMNS = {
-    "shift": polars.String,
-    "label": polars.Int32,
-    "confidence": polars.Float64,
-    "correct": polars.Boolean,
-}
 
 
 def level_curves(results: Results, metric: str) -> polars.DataFrame:
@@ -93,12 +87,9 @@ def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
 
 
 def _sums_of(run: Run) -> polars.DataFrame:
-    with reading(run.scores_file):
-        scores = polars.scan_parquet(run.scores_file, glob=False)
-        schema = scores.collect_schema()
-    check_columns(schema, SCORE_COLUMNS, run.scores_file)
     sums = (
-        scores.select(polars.col("shift").cast(polars.String), "label", "confidence", "correct")
+        open_scores(run)
+        .select("shift", "label", "confidence", "correct")
         .group_by("shift", bin_of(polars.col("confidence")).alias("bin"))
         .agg(
             polars.len().cast(polars.Int64).alias("counts"),

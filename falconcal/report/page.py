@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,25 @@ from falconcal.report.charts import (
     pooled_figure,
     reliability_figures,
 )
+from falconcal.report.columns import HEADLINE, SELECTION
 from falconcal.report.curves import MEAN
+from falconcal.report.evidence import Evidence
+from falconcal.report.matrix import matrix_figures
 from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
 from falconcal.report.results import Results, Run
 from falconcal.report.summary import (
-    HEADLINE,
-    SELECTION,
     SELECTION_NOTE,
     seeds_note,
     shift_rows,
     summary_cells,
+)
+from falconcal.report.verdicts import (
+    DIFFERENCES_NOTE,
+    difference_tables,
+    interval_texts,
+    intervals_note,
+    test_tables,
+    tests_note,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -47,16 +56,25 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """Text with smaller text below it."""
+
+    text: str
+    below: str
+
+
+@dataclass(frozen=True)
 class Table:
     """Text in rows; the first cell of a row names it."""
 
     heading: list[str]
-    rows: list[list[str]]
+    rows: Sequence[Sequence[str | Cell]]
 
 
-def sections(results: Results) -> list[Section]:
+def sections(results: Results, evidence: Evidence) -> list[Section]:
     """Return all figures in the order of the page."""
     return [
+        Section("comparison", "Method against method", matrix_figures(results, evidence)),
         Section("shifts", "Calibration of each shift", [pooled_figure(results)]),
         Section("ece", "Calibration by level", [level_figure(results, ECE)]),
         Section("accuracy", "Accuracy by level", [level_figure(results, ACCURACY)]),
@@ -70,7 +88,9 @@ def sections(results: Results) -> list[Section]:
     ]
 
 
-def render(results: Results, summary: polars.DataFrame, parts: list[Section]) -> str:
+def render(
+    results: Results, summary: polars.DataFrame, evidence: Evidence, parts: list[Section]
+) -> str:
     """Return the page as HTML."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -84,7 +104,12 @@ def render(results: Results, summary: polars.DataFrame, parts: list[Section]) ->
     return environment.get_template("report.html.jinja").render(
         results=results,
         sections={part.anchor: part for part in parts},
-        headline=Table(*summary_cells(summary, HEADLINE)),
+        headline=_headline(summary, evidence),
+        intervals_note=intervals_note(evidence),
+        difference_tables=difference_tables(evidence),
+        differences_note=DIFFERENCES_NOTE,
+        test_tables=test_tables(evidence),
+        tests_note=tests_note(evidence),
         selection=Table(*summary_cells(summary, SELECTION)),
         selection_note=SELECTION_NOTE,
         columns=HEADLINE,
@@ -117,6 +142,22 @@ def _bundle() -> Markup:
     script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
     # inside a script element these two would end it, or keep it from ending
     return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def _headline(summary: polars.DataFrame, evidence: Evidence) -> Table:
+    """Return the headline table, the interval of each figure below it."""
+    heading, rows = summary_cells(summary, HEADLINE)
+    names, bounds = [column.name for column in HEADLINE], interval_texts(evidence)
+    cells = [
+        [series, seeds, *(_over(text, bounds.get((series, name))) for name, text in figures)]
+        for series, seeds, *texts in rows
+        for figures in [list(zip(names, texts, strict=True))]
+    ]
+    return Table(heading, cells)
+
+
+def _over(text: str, below: str | None) -> str | Cell:
+    return text if below is None else Cell(text, below)
 
 
 def _shift_table(results: Results) -> Table:

@@ -28,12 +28,17 @@ class Figure:
     chart: altair.FacetChart
     legend_width: int  # of one entry, in pixels
     square: bool = False  # panels stay so
+    cells: int = 0  # across a panel, if numbers stand in them and need room
 
     def specification(self) -> dict[str, Any]:
         """Return the Vega-Lite specification in the house style, ready for JSON."""
         specification = self.chart.to_dict()
         specification["config"] = CONFIG
-        specification["usermeta"] = {"legendWidth": self.legend_width, "square": self.square}
+        specification["usermeta"] = {
+            "legendWidth": self.legend_width,
+            "square": self.square,
+            "cells": self.cells,
+        }
         return specification
 
     def svg(self) -> str:

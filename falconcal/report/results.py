@@ -23,6 +23,18 @@ ROW_COLUMNS = {
     "metric": polars.String,
     "value": polars.Float64,
 }
+SCORE_COLUMNS = {
+    "shift": polars.String,
+    "level": polars.Int64,
+    "example": polars.Int64,
+    "label": polars.Int64,
+    "prediction": polars.Int64,
+    "confidence": polars.Float64,
+    "correct": polars.Boolean,
+    "nll": polars.Float64,
+    "entropy": polars.Float64,
+    "brier": polars.Float64,
+}
 HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars.Float64}
 
 
@@ -100,6 +112,15 @@ def load_results(directory: Path) -> Results:
     results = Results(directory, study, rows, runs)
     _check_shifts(results)
     return results
+
+
+def open_scores(run: Run) -> polars.LazyFrame:
+    """Return a run's scores, checked but not yet read: they may be millions."""
+    with reading(run.scores_file):
+        scores = polars.scan_parquet(run.scores_file, glob=False)
+        schema = scores.collect_schema()
+    check_columns(schema, SCORE_COLUMNS, run.scores_file)
+    return scores.with_columns(polars.col("shift").cast(polars.String))
 
 
 @contextmanager

@@ -5,67 +5,26 @@ Shifts that served to choose settings stand apart and enter no headline mean.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import polars
 
 from falconcal.evaluation import CLEAN
+from falconcal.report.columns import HEADLINE, NOTHING, SELECTION, Column
 from falconcal.report.curves import MEAN, pooled_curves
+from falconcal.report.evidence import Evidence
 from falconcal.report.results import Results
+from falconcal.report.verdicts import (
+    DIFFERENCES_NOTE,
+    difference_tables,
+    interval_cells,
+    intervals_note,
+    test_tables,
+    tests_note,
+)
 
 KEYS = ["variant", "method", "series", "seed"]
 DEVIATION = "_deviation"
-NOTHING = "n/a"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A figure of the summary: its name in the table, its heading, its meaning and its format."""
-
-    name: str
-    heading: str
-    meaning: str
-    digits: int = 3
-    unit: str = ""
-
-
-HEADLINE = (
-    Column(
-        "accuracy",
-        "Accuracy",
-        "share of the clean examples that are classified right, from 0 to 1",
-    ),
-    Column("clean_ece", "Clean ECE", "ECE on the clean examples, from 0 to 1"),
-    Column(
-        "mean_micro_ece",
-        "Mean micro ECE",
-        "one ECE over all levels of a shift pooled, the clean one included; the mean over the "
-        "tested shifts",
-    ),
-    Column(
-        "mean_macro_ece",
-        "Mean macro ECE",
-        "the mean of the ECEs of a shift's levels; the mean over the tested shifts",
-    ),
-    Column(
-        "last_level_confidence",
-        "Last-level confidence",
-        "mean confidence at the strongest level of a shift, from 0 to 1; the mean over the tested "
-        "shifts",
-    ),
-    Column(
-        "training_seconds",
-        "Training",
-        "wall time of one training run, in seconds",
-        digits=1,
-        unit=" s",
-    ),
-)
-SELECTION = (
-    Column("selection_micro_ece", "Mean micro ECE", "as above, over these shifts"),
-    Column("selection_macro_ece", "Mean macro ECE", "as above, over these shifts"),
-)
 
 
 def make_summary(results: Results) -> polars.DataFrame:
@@ -84,7 +43,7 @@ def make_summary(results: Results) -> polars.DataFrame:
     return table.select("variant", "method", "series", "seeds", *beside)
 
 
-def markdown(results: Results, summary: polars.DataFrame) -> str:
+def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) -> str:
     """Return the summary as Markdown, with a note on what each figure is."""
     parts = [
         f"# {_plain(results.title)}",
@@ -92,6 +51,10 @@ def markdown(results: Results, summary: polars.DataFrame) -> str:
         seeds_note(summary),
         "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
         READING,
+        "## 95 % intervals",
+        _markdown_table(*interval_cells(evidence, HEADLINE)),
+        intervals_note(evidence),
+        *_verdicts(evidence),
         "## Micro-averaged ECE of each tested shift",
         _shift_table(results, (*results.tested_shifts, MEAN)),
     ]
@@ -207,6 +170,21 @@ def _cell(column: Column, row: dict[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3f}"
+
+
+def _verdicts(evidence: Evidence) -> list[str]:
+    """Return the comparisons of methods; a study of one method has none."""
+    kinds = [
+        ("## Method against method", difference_tables(evidence), DIFFERENCES_NOTE),
+        ("## The paper's tests", test_tables(evidence), tests_note(evidence)),
+    ]
+    parts = []
+    for heading, tables, note in kinds:
+        parts += [heading, _plain(note)] if tables else []
+        for table in tables:
+            parts += [f"### {_plain(table.title)}", *([_plain(table.note)] if table.note else [])]
+            parts.append(_markdown_table(table.heading, table.rows))
+    return parts
 
 
 def _shift_table(results: Results, shifts: Iterable[str]) -> str:

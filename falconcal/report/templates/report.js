@@ -2,17 +2,23 @@
   "use strict";
   const PANEL = 210; // the width below which a grid takes one column less
   const NARROW = 500;
+  const CELL = 32; // the width of a number in a cell
   const LABELS = 44; // what axis labels take beside a panel, before it is measured
 
   function sized(specification, width, correction) {
     const copy = structuredClone(specification);
     const wrapped = !copy.facet.row;
-    const most = wrapped ? Math.max(copy.columns, Math.floor(width / 270)) : 1;
+    const cells = copy.usermeta.cells;
+    const wide = cells > 3;
+    const most = wrapped ? Math.max(copy.columns, wide ? 1 : Math.floor(width / 270)) : 1;
     // two columns even on a phone, or a dozen panels make a very long scroll
-    const columns = Math.max(Math.min(most, Math.floor(width / PANEL)), wrapped && width >= 320 ? 2 : 1);
+    const least = wrapped && !wide && width >= 320 ? 2 : 1;
+    const columns = Math.max(Math.min(most, Math.floor(width / PANEL)), least);
     const panel = Math.max(80, Math.floor(width / columns - LABELS + correction / columns));
     if (wrapped) copy.columns = Math.min(columns, most);
     copy.spec.width = panel;
+    // numbers that would run into each other are left to the tooltip and the table
+    if (cells && panel / cells < CELL) copy.spec.layer = copy.spec.layer.filter((layer) => layer.mark.type !== "text");
     if (copy.usermeta.square) copy.spec.height = panel;
     copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
     // a heading wider than its panel would push the panels apart
