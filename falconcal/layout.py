@@ -5,7 +5,7 @@ DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
 DIR/reference/              the model against which validation data was perturbed, if any
 DIR/examples/SHIFT.png      what the shifts look like
-DIR/rows.parquet  summary.md  report.html  figures/*.svg
+DIR/rows.parquet  comparisons.parquet  summary.md  report.html  figures/*.svg
 """
 
 from dataclasses import dataclass

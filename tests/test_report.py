@@ -130,7 +130,10 @@ def make_scores(seed: int, shifts: tuple[str, ...]) -> polars.DataFrame:
             part.with_columns(
                 polars.lit(shift).cast(polars.Categorical).alias("shift"),
                 polars.lit(level, polars.Int16).alias("level"),
+                polars.int_range(polars.len(), dtype=polars.Int64).alias("example"),
                 polars.lit(1, polars.Int32).alias("label"),
+                polars.col("correct").cast(polars.Int32).alias("prediction"),
+                *(polars.lit(0.5).alias(name) for name in ("nll", "entropy", "brier")),
             )
         )
     return polars.concat(parts)
@@ -207,6 +210,7 @@ def test_report_writes_page_summary_and_figures(written: Path) -> None:
         "confidence-by-level.svg",
         "ece-by-level.svg",
         "entropy-by-level.svg",
+        "method-against-method.svg",
         "micro-ece-by-shift.svg",
         "reliability-dropout.svg",
         "reliability-falcon.svg",
@@ -254,7 +258,7 @@ def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
     found = re.findall(r'(?s)<script type="application/json"[^>]*>(.*?)</script>', text)
     specifications = [json.loads(specification) for specification in found]
-    assert len(specifications) == 8
+    assert len(specifications) == 9
     for specification in specifications:
         (values,) = specification["datasets"].values()
         assert 0 < len(values) < 200
@@ -395,4 +399,5 @@ def _scores(table: polars.DataFrame) -> Scores:
     confidence = torch.from_numpy(table["confidence"].to_numpy().copy())
     correct = torch.from_numpy(table["correct"].to_numpy().copy())
     label = torch.ones(len(table), dtype=torch.long)
-    return Scores(label, label, confidence, correct, confidence, confidence, confidence)
+    rest = dict.fromkeys(("confidence", "nll", "entropy", "brier"), confidence)
+    return Scores(label=label, prediction=label, correct=correct, **rest)

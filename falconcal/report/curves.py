@@ -89,7 +89,7 @@ def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
 def _sums_of(run: Run) -> polars.DataFrame:
     sums = (
         open_scores(run)
-        .select("shift", "label", "confidence", "correct")
+        .select(polars.col("shift").cast(polars.String), "label", "confidence", "correct")
         .group_by("shift", bin_of(polars.col("confidence")).alias("bin"))
         .agg(
             polars.len().cast(polars.Int64).alias("counts"),

@@ -120,7 +120,7 @@ def open_scores(run: Run) -> polars.LazyFrame:
         scores = polars.scan_parquet(run.scores_file, glob=False)
         schema = scores.collect_schema()
     check_columns(schema, SCORE_COLUMNS, run.scores_file)
-    return scores.with_columns(polars.col("shift").cast(polars.String))
+    return scores
 
 
 @contextmanager

@@ -1,0 +1,315 @@
+"""The evidence of a report, against the library's own functions, SciPy and the summary."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy
+import polars
+import pytest
+import scipy.stats
+import torch
+from torch import nn
+
+from falconcal.data import Bounds, Examples
+from falconcal.errors import UserError
+from falconcal.evaluation import CLEAN, levels_of, rows_of, score
+from falconcal.evidence import holm, interval, pooled_difference, pooled_interval
+from falconcal.predictions import Scores
+from falconcal.report import summary_table, write_report
+from falconcal.report.columns import HEADLINE
+from falconcal.report.evidence import (
+    BEYOND_CHANCE,
+    COMPARED,
+    SCHEMA,
+    Evidence,
+    Row,
+    gather_evidence,
+    reference_of,
+    resamples_for,
+)
+from falconcal.report.matrix import matrix_cells
+from falconcal.report.results import load_results
+from falconcal.report.verdicts import chance, interval_texts, verdict
+from falconcal.shifts import Shift
+from tests.test_report import one_thread
+
+__all__ = ["one_thread"]
+
+SEEDS, CLASSES, EXAMPLES = (0, 1), ("a", "b", "c"), 90
+# "lost" makes every example look like the rarest class, "offset" leaves some truth
+LOST = torch.tensor([0.7, -0.7, -0.7])
+SHIFTS = (
+    Shift("offset", (0.0, *(0.1 * level for level in range(1, 8))), lambda x, s, _: x + s),
+    Shift("lost", (0.0, 1.0), lambda x, s, _: LOST + 0.1 * x if s else x),
+)
+SHARPNESS = {"dropout": 6.0, "falcon": 1.5, "mixup": 5.9}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_study(tmp_path_factory.mktemp("evidence") / "study", tuple(SHARPNESS))
+
+
+@pytest.fixture(scope="module")
+def evidence(study: Path) -> Evidence:
+    return gather_evidence(load_results(study))
+
+
+def examples() -> Examples:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(EXAMPLES, 3, generator=generator)
+    noisy = inputs + 0.8 * torch.randn(EXAMPLES, 3, generator=generator)
+    labels = torch.where(torch.arange(EXAMPLES) < 10, 0, noisy.argmax(1).clamp(min=1))
+    return Examples(inputs, labels, Bounds(-9, 9), CLASSES)
+
+
+def network(method: str, seed: int) -> nn.Module:
+    layer = nn.Linear(3, 3)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        noise = 0.3 * torch.randn(3, 3, generator=generator)
+        layer.weight.copy_(SHARPNESS[method] * (torch.eye(3) + noise))
+        layer.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
+    return layer
+
+
+def make_study(directory: Path, methods: tuple[str, ...]) -> Path:
+    """Write what a study leaves behind, its scores and rows by the product's own evaluation."""
+    directory.mkdir()
+    content = {
+        "shifts": [shift.name for shift in SHIFTS],
+        "methods": {name: {} for name in methods},
+    }
+    (directory / "study.json").write_text(json.dumps({"name": "small", **content}))
+    for method in methods:
+        for seed in SEEDS:
+            write_run(directory, method, seed, score(network(method, seed), examples(), SHIFTS))
+    write_rows(directory)
+    return directory
+
+
+def write_run(directory: Path, method: str, seed: int, scores: polars.DataFrame) -> None:
+    folder = directory / "runs" / "default" / method / f"seed-{seed}"
+    folder.mkdir(parents=True)
+    (folder / "settings.json").write_text("{}")
+    (folder / "run.json").write_text(json.dumps({"training_seconds": 1.0}))
+    history = {"epoch": [1], "term": ["loss"], "value": [1.0]}
+    polars.DataFrame(history).write_parquet(folder / "history.parquet")
+    scores.write_parquet(folder / "scores.parquet")
+
+
+def write_rows(directory: Path) -> None:
+    parts = []
+    for file in sorted((directory / "runs" / "default").glob("*/*/scores.parquet")):
+        method, seed = file.parts[-3], int(file.parts[-2].removeprefix("seed-"))
+        key = {"study": "small", "variant": "default", "method": method, "seed": seed}
+        rows = rows_of(polars.read_parquet(file))
+        parts.append(
+            rows.with_columns(polars.lit(value).alias(name) for name, value in key.items())
+        )
+    polars.concat(parts).write_parquet(directory / "rows.parquet")
+
+
+def ladders(study: Path, method: str) -> list[list[Scores]]:
+    """Return every shift of every seed as its levels, the clean one first."""
+    found = []
+    for seed in SEEDS:
+        file = study / "runs" / "default" / method / f"seed-{seed}" / "scores.parquet"
+        parts = polars.read_parquet(file).with_columns(polars.col("shift").cast(polars.String))
+        clean = levels_of(parts.filter(shift=CLEAN))[0]
+        found += [[clean, *levels_of(parts.filter(shift=shift.name)).values()] for shift in SHIFTS]
+    return found
+
+
+def row_of(evidence: Evidence, **keys: str) -> dict[str, float]:
+    return evidence.table.filter(polars.col("shift").is_null(), **keys).row(0, named=True)
+
+
+def test_the_figures_are_those_of_the_summary(study: Path, evidence: Evidence) -> None:
+    for summary in summary_table(study).to_dicts():
+        for column in HEADLINE[:-1]:  # all but the time
+            found = row_of(evidence, kind="interval", figure=column.name, first=summary["series"])
+            assert found["value"] == pytest.approx(summary[column.name], abs=1e-9)
+            assert found["low"] < found["high"]
+            assert (found["examples"], found["seeds"]) == (EXAMPLES, len(SEEDS))
+
+
+@pytest.mark.parametrize("figure", ["micro_ece", "macro_ece", "last_level_confidence"])
+def test_intervals_are_those_of_the_library(study: Path, evidence: Evidence, figure: str) -> None:
+    name = figure if figure == "last_level_confidence" else f"mean_{figure}"
+    found = row_of(evidence, kind="interval", figure=name, first="falcon")
+    expected = pooled_interval(ladders(study, "falcon"), figure)
+    bounds = (expected.value, expected.low, expected.high)
+    assert (found["value"], found["low"], found["high"]) == pytest.approx(bounds, abs=1e-9)
+
+
+def test_the_accuracy_of_one_seed_has_the_interval_of_accuracy(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "falcon"))
+    shutil.rmtree(small / "runs" / "default" / "dropout")
+    shutil.rmtree(small / "runs" / "default" / "falcon" / "seed-1")
+    write_rows(small)
+    found = row_of(gather_evidence(load_results(small)), figure="accuracy", first="falcon")
+    expected = interval(ladders_of_one(small), "accuracy", resamples=4000)
+    assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high), abs=0.02)
+
+
+def ladders_of_one(study: Path) -> Scores:
+    file = study / "runs" / "default" / "falcon" / "seed-0" / "scores.parquet"
+    parts = polars.read_parquet(file).with_columns(polars.col("shift").cast(polars.String))
+    return levels_of(parts.filter(shift=CLEAN))[0]
+
+
+@pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
+def test_differences_are_those_of_the_library(study: Path, evidence: Evidence, figure: str) -> None:
+    keys = {"figure": f"mean_{figure}", "first": "dropout", "second": "falcon"}
+    found = row_of(evidence, kind="difference", **keys)
+    expected = pooled_difference(ladders(study, "dropout"), ladders(study, "falcon"), figure)
+    assert found["value"] == pytest.approx(expected.value)
+    assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
+    assert (found["p"], found["effect"]) == pytest.approx((expected.p_value, expected.effect))
+    assert found["first_value"] - found["second_value"] == pytest.approx(found["value"])
+
+
+def test_p_values_are_corrected_over_the_pairs_of_one_figure(evidence: Evidence) -> None:
+    for figure in COMPARED:
+        rows = evidence.table.filter(kind="difference", figure=figure)
+        pairs = rows.select("first", "second").rows()
+        assert pairs == [("dropout", "falcon"), ("dropout", "mixup"), ("falcon", "mixup")]
+        assert rows["p_holm"].to_list() == pytest.approx(holm(rows["p"].to_list()))
+
+
+def values(study: Path, method: str, column: str, rungs: dict[str, list[int]]) -> numpy.ndarray:
+    """Return one value an example and level, its mean over seeds, the plain way."""
+    tables = []
+    for seed in SEEDS:
+        file = study / "runs" / "default" / method / f"seed-{seed}" / "scores.parquet"
+        tables.append(polars.read_parquet(file).with_columns(polars.col("shift").cast(str)))
+    keys = ["shift", "level", "example"]
+    means = polars.concat(tables).group_by(keys).agg(polars.col(column).cast(float).mean())
+    wanted = [
+        means.filter(polars.col("level").is_in(levels), shift=shift)
+        for shift, levels in rungs.items()
+    ]
+    return polars.concat(wanted).sort(keys)[column].to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "rungs"),
+    [
+        ("signed_rank_clean_confidence", "confidence", {CLEAN: [0]}),
+        ("signed_rank_out_of_distribution_confidence", "confidence", {"lost": [1]}),
+        ("rank_sum_nll_levels_6_to_9", "nll", {"offset": [6, 7]}),
+    ],
+)
+def test_the_papers_tests_are_scipys(
+    study: Path, evidence: Evidence, name: str, column: str, rungs: dict[str, list[int]]
+) -> None:
+    rows = evidence.table.filter(kind="test", figure=name).to_dicts()
+    assert [(row["first"], row["second"]) for row in rows] == [
+        ("falcon", "dropout"),
+        ("falcon", "mixup"),
+    ]
+    for row in rows:
+        first, second = (values(study, row[one], column, rungs) for one in ("first", "second"))
+        if name.startswith("signed"):
+            expected = scipy.stats.wilcoxon(first, second).pvalue
+        else:
+            expected = scipy.stats.mannwhitneyu(first, second).pvalue
+        assert row["p"] == pytest.approx(expected)
+        medians = (numpy.median(first), numpy.median(second))
+        assert (row["first_value"], row["second_value"]) == pytest.approx(medians)
+        assert -1 <= row["effect"] <= 1
+    assert [row["p_holm"] for row in rows] == pytest.approx(holm([row["p"] for row in rows]))
+
+
+def test_a_test_without_its_levels_is_left_out(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "falcon"))
+    content = json.loads((small / "study.json").read_text())
+    (small / "study.json").write_text(json.dumps(content | {"shifts": ["lost"]}))
+    names = [test.name for test in gather_evidence(load_results(small)).tests]
+    assert "rank_sum_nll_levels_6_to_9" not in names
+    (small / "study.json").write_text(json.dumps(content | {"shifts": ["offset"]}))
+    names = [test.name for test in gather_evidence(load_results(small)).tests]
+    assert "signed_rank_out_of_distribution_confidence" not in names
+
+
+def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "mixup"))
+    assert reference_of(load_results(small)) == "dropout"
+
+
+def test_one_method_is_compared_with_nothing(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("falcon",))
+    page, summary = write_report(small).read_text(), (small / "summary.md").read_text()
+    assert set(polars.read_parquet(small / "comparisons.parquet")["kind"]) == {"interval"}
+    assert "Method against method" not in page + summary
+    assert "The paper's tests" not in page + summary
+    assert "95 % intervals" in summary
+
+
+@pytest.mark.parametrize("methods", range(2, 40))
+def test_resamples_let_a_difference_stand_out_after_correction(methods: int) -> None:
+    pairs = methods * (methods - 1) // 2
+    assert pairs * 2 / (1 + resamples_for(methods)) < BEYOND_CHANCE
+
+
+def test_the_order_of_stored_scores_does_not_matter(study: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "study"
+    shutil.copytree(study, mixed)
+    file = mixed / "runs" / "default" / "falcon" / "seed-1" / "scores.parquet"
+    polars.read_parquet(file).sample(fraction=1, shuffle=True, seed=1).write_parquet(file)
+    found, expected = (gather_evidence(load_results(one)).table for one in (mixed, study))
+    assert found.equals(expected)
+
+
+def test_runs_on_other_examples_are_refused(study: Path, tmp_path: Path) -> None:
+    other = tmp_path / "study"
+    shutil.copytree(study, other)
+    file = other / "runs" / "default" / "mixup" / "seed-0" / "scores.parquet"
+    scores = polars.read_parquet(file)
+    scores.with_columns((2 - polars.col("label")).alias("label")).write_parquet(file)
+    with pytest.raises(UserError, match=r"mixup.seed-0.*other labels"):
+        gather_evidence(load_results(other))
+    scores.filter(polars.col("shift").cast(polars.String) != "lost").write_parquet(file)
+    with pytest.raises(UserError, match=r"scores of lost in .*mixup.seed-0"):
+        gather_evidence(load_results(other))
+
+
+def test_the_matrix_is_the_same_both_ways_round(evidence: Evidence) -> None:
+    cells = matrix_cells(evidence)
+    assert len(cells) == len(COMPARED) * 3 * 2
+    turned = {"row better": "row worse", "row worse": "row better"}
+    seen = {(cell["figure"], cell["row"], cell["column"]): cell for cell in cells.to_dicts()}
+    for (figure, row, column), cell in seen.items():
+        other = seen[figure, column, row]
+        assert (cell["low"], cell["high"]) == (-other["high"], -other["low"])
+        assert turned.get(cell["verdict"], cell["verdict"]) == other["verdict"]
+        assert (cell["opacity"] > 0) == (cell["p"] < BEYOND_CHANCE)
+
+
+def test_verdicts_name_the_better_method() -> None:
+    row: Row = {"figure": "accuracy", "first": "a", "second": "b", "value": 0.1, "p_holm": 0.01}
+    assert verdict(row) == "a better"
+    assert verdict(row | {"value": -0.1}) == "b better"
+    assert verdict(row | {"figure": "clean_ece"}) == "b better"
+    assert verdict(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
+    assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
+
+
+def test_everything_stands_in_the_summary_and_on_the_page(study: Path, evidence: Evidence) -> None:
+    page, summary = write_report(study).read_text(), (study / "summary.md").read_text()
+    texts = interval_texts(evidence)
+    assert len(texts) == len(SHARPNESS) * (len(HEADLINE) - 1)
+    for text in texts.values():
+        assert f"<small>{text}</small>" in page
+        assert f"| {text} |" in summary
+    for part in ("Method against method", "p (Holm)", "dropout less falcon", "falcon better"):
+        assert part in page
+        assert part in summary
+    for test in evidence.tests:
+        assert test.title in page
+        assert f"### {test.title}" in summary
+    stored = polars.read_parquet(study / "comparisons.parquet")
+    assert stored.schema == polars.Schema(SCHEMA)
+    assert stored.equals(evidence.table)
