@@ -176,7 +176,7 @@ def _lost_rungs(results: Results) -> tuple[Rung, ...]:
         (shift, level): mean
         for shift, level, mean in accuracy.agg(polars.col("value").mean()).rows()
     }
-    return tuple(rung for rung in last.items() if means[rung] < NEAR_RANDOM)
+    return tuple(rung for rung in last.items() if means.get(rung, 1.0) < NEAR_RANDOM)
 
 
 def _measure(
