@@ -14,7 +14,7 @@ from torch import nn
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN, levels_of, rows_of, score
-from falconcal.evidence import holm, interval, pooled_difference, pooled_interval
+from falconcal.evidence import holm, interval, pooled_difference, pooled_interval, signed_rank
 from falconcal.predictions import Scores
 from falconcal.report import summary_table, write_report
 from falconcal.report.columns import HEADLINE
@@ -23,6 +23,7 @@ from falconcal.report.evidence import (
     COMPARED,
     SCHEMA,
     Evidence,
+    PaperTest,
     Row,
     gather_evidence,
     reference_of,
@@ -232,6 +233,24 @@ def test_a_test_without_its_levels_is_left_out(tmp_path: Path) -> None:
     (small / "study.json").write_text(json.dumps(content | {"shifts": ["offset"]}))
     names = [test.name for test in gather_evidence(load_results(small)).tests]
     assert "signed_rank_out_of_distribution_confidence" not in names
+
+
+def test_a_test_may_ask_for_examples_of_no_known_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "falcon"))
+    content = json.loads((small / "study.json").read_text())
+    (small / "study.json").write_text(json.dumps(content | {"shifts": ["offset"]}))
+    unknown = polars.when(polars.col("shift").cast(polars.String) == "lost").then(-1)
+    for file in small.rglob("scores.parquet"):
+        scores = polars.read_parquet(file).sample(fraction=1, shuffle=True, seed=0)
+        scores.with_columns(label=unknown.otherwise(polars.col("label"))).write_parquet(file)
+    outliers = PaperTest("outliers", "Outliers", "", "confidence", (("lost", 1),), signed_rank)
+    monkeypatch.setattr("falconcal.report.evidence.paper_tests", lambda _: (outliers,))
+    table = gather_evidence(load_results(small)).table
+    (test,) = table.filter(kind="test").to_dicts()
+    assert (test["figure"], test["examples"]) == ("outliers", EXAMPLES)
+    assert set(table["shift"].drop_nulls()) == {"offset"}
 
 
 def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> None:
