@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from falconcal.assessment import Assessment, assess
     from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
     from falconcal.errors import UsageError, UserError
     from falconcal.evaluation import evaluate, rows_of, score
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     )
     from falconcal.models import MODELS, LeNet, make_model
     from falconcal.predictions import Predictions, Scores, predict
+    from falconcal.reading import PredictionFile, read_predictions
+    from falconcal.report.score import write_score_page
     from falconcal.shifts import SHIFTS, Shift, affine_shifts, plain_shifts
     from falconcal.shifts.adversarial import fgsm
     from falconcal.studies import STUDIES, Study, find_study
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "falconcal.assessment": ["Assessment", "assess"],
     "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
     "falconcal.errors": ["UsageError", "UserError"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
@@ -110,6 +114,8 @@ _HOMES = {
     ],
     "falconcal.models": ["MODELS", "LeNet", "make_model"],
     "falconcal.predictions": ["Predictions", "Scores", "predict"],
+    "falconcal.reading": ["PredictionFile", "read_predictions"],
+    "falconcal.report.score": ["write_score_page"],
     "falconcal.shifts": ["SHIFTS", "Shift", "affine_shifts", "plain_shifts"],
     "falconcal.shifts.adversarial": ["fgsm"],
     "falconcal.studies": ["STUDIES", "Study", "find_study"],
@@ -126,6 +132,7 @@ __all__ = [
     "SHIFTS",
     "STUDIES",
     "Accumulator",
+    "Assessment",
     "Bounds",
     "CollapseWarning",
     "Dataset",
@@ -137,6 +144,7 @@ __all__ = [
     "L2Dropout",
     "LeNet",
     "Method",
+    "PredictionFile",
     "Predictions",
     "Scores",
     "Shift",
@@ -148,6 +156,7 @@ __all__ = [
     "adaptive_calibration_error",
     "affine_shifts",
     "area_under_risk_coverage",
+    "assess",
     "brier_decomposition",
     "brier_score",
     "by_group",
@@ -178,6 +187,7 @@ __all__ = [
     "predictive_entropy",
     "predictive_entropy_loss",
     "rank_sum",
+    "read_predictions",
     "reliability_curve",
     "risk_coverage_curve",
     "rms_calibration_error",
@@ -186,6 +196,7 @@ __all__ = [
     "signed_gap",
     "signed_rank",
     "smooth_calibration_error",
+    "write_score_page",
 ]
 
 

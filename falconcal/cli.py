@@ -5,16 +5,21 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import falconcal
 from falconcal.errors import UsageError, UserError, unknown
 
+if TYPE_CHECKING:
+    from falconcal.assessment import Assessment
+
+WORST = 5  # groups shown on a terminal
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
@@ -122,6 +127,57 @@ def report(
     output.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal score predictions.csv\n\n"
+    "falconcal score predictions.parquet --labels truth --probabilities class_ --groups site\n\n"
+    "falconcal score outputs.npz --logits --out scored"
+)
+def score(
+    file: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file, told by its ending.")],
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Column of the true class; 'label' unless given, in NPZ 'labels'."),
+    ] = None,
+    probabilities: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="What the columns of the classes begin with; 'p_' unless given, 'logit_' with "
+            "--logits. In NPZ the array, 'probabilities' or 'logits'.",
+        ),
+    ] = None,
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The numbers are logits, not probabilities.")
+    ] = False,
+    groups: Annotated[
+        str | None, typer.Option(help="Column of groups, such as a site; the worst are named.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric by which groups are compared.")] = "ece",
+    bins: Annotated[int, typer.Option(help="Bins of confidence.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/score/NAME of the file unless given.")
+    ] = None,
+) -> None:
+    """Measure anybody's predictions, and draw them in one HTML page.
+
+    Nothing is guessed: a row or column that is not as it should be is named.
+    """
+    from falconcal.assessment import assess
+    from falconcal.reading import read_predictions
+    from falconcal.report.score import write_score_page
+
+    directory = out if out is not None else Path("runs") / "score" / file.stem
+    read = read_predictions(
+        file, labels=labels, probabilities=probabilities, logits=logits, groups=groups
+    )
+    output.print(f"Measuring {len(read.predictions):,} examples ...", highlight=False)
+    found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
+    page = write_score_page(found, directory, title=file.name, classes=read.classes)
+    _show_score(found)
+    output.print(f"Page: {page}", highlight=False, markup=False, soft_wrap=True)
+
+
 @app.command("list", epilog="Examples:\n\nfalconcal list\n\nfalconcal list shifts")
 def list_(
     kind: Annotated[
@@ -149,13 +205,30 @@ def _summary(directory: Path) -> Table:
     """Return the summary of an output folder for a terminal, a row a method."""
     from falconcal.report import headline
 
-    heading, rows = headline(directory)
-    shown = Table(title="Summary", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    return _table("Summary", *headline(directory))
+
+
+def _show_score(found: "Assessment") -> None:
+    from falconcal.report.score import group_rows, interval_notes, metric_rows
+
+    title = f"{found.examples:,} examples, {found.classes} classes, {found.bins} bins"
+    output.print(_table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
+    for note in interval_notes(found):
+        output.print(note, highlight=False, style="dim")
+    if found.groups:
+        title = f"Worst of {len(found.groups)} groups by {found.group_metric}"
+        heading = ["Group", "Examples", found.group_metric, "95 % interval"]
+        output.print(_table(title, heading, group_rows(found, WORST)))
+
+
+def _table(title: str, heading: list[str], rows: list[list[str]]) -> Table:
+    """Return text in rows for a terminal; it is shown as it is, whatever brackets it holds."""
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, text in enumerate(heading):
         longest = max(len(word) for word in text.split())  # headings break between words alone
         shown.add_column(text, justify="right" if number else "left", min_width=longest)
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*(Text(cell) for cell in row))
     return shown
 
 

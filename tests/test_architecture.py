@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes"}
 LAYERS = [
-    "data", "shifts", "models", "losses", "predictions", "metrics", "evidence", "selection",
-    "training", "methods", "evaluation", "studies", "report", "catalogue", "progress", "cli",
+    "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
+    "assessment", "selection", "training", "methods", "evaluation", "studies", "report",
+    "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

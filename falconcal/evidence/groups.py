@@ -26,13 +26,14 @@ def by_group(
 ) -> list[Group]:
     """Return the metric of each group, the worst first."""
     scores = data.scores() if isinstance(data, Predictions) else data
-    names = [str(group) for group in groups]
-    if len(names) != len(scores):
-        raise UserError(f"expected a group an example, {len(scores)}, got {len(names)}.")
-    found = []
-    for name in dict.fromkeys(names):
-        inside = torch.tensor([other == name for other in names]).nonzero()[:, 0]
-        part = scores.take(inside)
-        found.append(Group(name, len(part), interval(part, metric, seed=seed)))
+    if len(groups) != len(scores):
+        raise UserError(f"expected a group an example, {len(scores)}, got {len(groups)}.")
+    members: dict[str, list[int]] = {}
+    for number, group in enumerate(groups):
+        members.setdefault(str(group), []).append(number)
+    found = [
+        Group(name, len(inside), interval(scores.take(torch.tensor(inside)), metric, seed=seed))
+        for name, inside in members.items()
+    ]
     sign = -1 if metric in HIGHER_IS_BETTER else 1
     return sorted(found, key=lambda group: -sign * group.interval.value)

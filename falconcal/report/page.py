@@ -92,16 +92,8 @@ def render(
     results: Results, summary: polars.DataFrame, evidence: Evidence, parts: list[Section]
 ) -> str:
     """Return the page as HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals["shown"] = shown
-    return environment.get_template("report.html.jinja").render(
+    return fill(
+        "report.html.jinja",
         results=results,
         sections={part.anchor: part for part in parts},
         headline=_headline(summary, evidence),
@@ -121,8 +113,21 @@ def render(
         settings={series: _settings(results, series) for series in results.series},
         common_record=_common(run.record for run in results.runs),
         record_table=_record_table(results.runs),
-        bundle=_bundle(),
     )
+
+
+def fill(template: str, **values: object) -> str:
+    """Return a template filled in: all text escaped, the scripts that draw figures inside."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals["shown"] = shown
+    return environment.get_template(template).render(**values, bundle=_bundle())
 
 
 def shown(value: Any) -> str:

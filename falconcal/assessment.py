@@ -1,0 +1,179 @@
+"""All that can be said of one set of predictions: each metric with its interval, and curves."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from falconcal.bins import bin_index
+from falconcal.errors import UsageError, UserError, unknown
+from falconcal.evidence import Group, by_group, interval
+from falconcal.evidence.resampling import SUM_METRICS
+from falconcal.metrics import (
+    BINS,
+    METRICS,
+    BrierParts,
+    ReliabilityCurve,
+    RiskCoverage,
+    accuracy_at_coverage,
+    adaptive_calibration_error,
+    brier_decomposition,
+    classwise_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    reliability_curve,
+    risk_coverage_curve,
+)
+from falconcal.predictions import Predictions, Scores
+
+COVERAGES = (0.9, 0.8, 0.5)
+HISTOGRAM_CELLS = 20
+CURVE_POINTS = 200  # a line drawn through more looks the same
+MOST_BINS = 1000
+MOST_GROUPS = 200
+# metrics that are no function of sums are resampled one by one: above this many examples that
+# takes minutes, and they are given without an interval
+MOST_LOOPED = 20_000
+BINNED: dict[str, Callable[[Scores, int], float]] = {
+    "ece": expected_calibration_error,
+    "adaptive_ece": adaptive_calibration_error,
+    "mce": maximum_calibration_error,
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric's value, with the bounds of its 95 % interval where there is one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What ``assess`` found; the curves are small, whatever the number of examples."""
+
+    examples: int
+    classes: int
+    bins: int
+    metrics: dict[str, Measured]
+    brier_parts: BrierParts
+    accuracy_at_coverage: dict[float, float]
+    reliability: ReliabilityCurve
+    histogram: Tensor  # (2, HISTOGRAM_CELLS): wrong and right answers by confidence
+    risk_coverage: RiskCoverage  # at most CURVE_POINTS of it
+    group_metric: str
+    groups: list[Group]  # the worst first; none if no groups were given
+
+    def to_json(self) -> str:
+        """Return the figures, not the curves, as JSON."""
+        found = {
+            "examples": self.examples,
+            "classes": self.classes,
+            "bins": self.bins,
+            "metrics": {name: asdict(measured) for name, measured in self.metrics.items()},
+            "brier_parts": asdict(self.brier_parts),
+            "accuracy_at_coverage": {
+                str(at): share for at, share in self.accuracy_at_coverage.items()
+            },
+        }
+        if self.groups:
+            found["group_metric"] = self.group_metric
+            found["groups"] = [
+                {"group": group.name, "examples": group.examples, **asdict(group.interval)}
+                for group in self.groups
+            ]
+        return json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def assess(
+    predictions: Predictions,
+    *,
+    bins: int = BINS,
+    groups: Sequence[object] | None = None,
+    metric: str = "ece",
+    seed: int = 0,
+) -> Assessment:
+    """Measure predictions in every way, and one metric by group if there are groups.
+
+    Intervals of binned metrics are for ten bins alone; with another number of bins the values
+    stand without.
+    """
+    scores = predictions.scores()
+    _check(scores, bins, groups, metric)
+    return Assessment(
+        examples=len(scores),
+        classes=predictions.log_probs.shape[1],
+        bins=bins,
+        metrics=_all_metrics(predictions, scores, bins, seed),
+        brier_parts=brier_decomposition(predictions, bins),
+        accuracy_at_coverage={at: accuracy_at_coverage(scores, at) for at in COVERAGES},
+        reliability=reliability_curve(scores, bins),
+        histogram=_histogram(scores),
+        risk_coverage=_thinned(risk_coverage_curve(scores)),
+        group_metric=metric,
+        groups=by_group(scores, groups, metric, seed=seed) if groups is not None else [],
+    )
+
+
+def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Tensor, Tensor]:
+    """Return the bounds of a share at each number of hits among counts (Wilson, JASA 1927)."""
+    z = float(ndtri((1 + level) / 2))
+    share = hits / counts
+    middle = (share + z**2 / (2 * counts)) / (1 + z**2 / counts)
+    spread = share * (1 - share) / counts + z**2 / (4 * counts**2)
+    half = z / (1 + z**2 / counts) * spread.sqrt()
+    return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
+
+
+def _check(scores: Scores, bins: int, groups: Sequence[object] | None, metric: str) -> None:
+    if not 1 <= bins <= MOST_BINS:
+        raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins}.")
+    if metric not in METRICS:
+        raise unknown("metric", metric, METRICS)
+    if groups is None:
+        return
+    if len(scores) > MOST_LOOPED and metric not in SUM_METRICS:
+        raise UsageError(
+            f"{metric} by group takes too long above {MOST_LOOPED:,} examples, got "
+            f"{len(scores):,}: choose one of {', '.join(SUM_METRICS)}."
+        )
+    different = len(set(groups))
+    if different > MOST_GROUPS:
+        raise UserError(
+            f"expected at most {MOST_GROUPS} groups, got {different:,}: choose a column that "
+            "repeats, such as a site or a device, no identifier of examples."
+        )
+
+
+def _all_metrics(
+    predictions: Predictions, scores: Scores, bins: int, seed: int
+) -> dict[str, Measured]:
+    measured = {name: _measure(scores, name, bins, seed) for name in METRICS}
+    classwise = classwise_calibration_error(predictions, bins)
+    return {**measured, "classwise_ece": Measured(classwise)}
+
+
+def _measure(scores: Scores, name: str, bins: int, seed: int) -> Measured:
+    if name in BINNED and bins != BINS:
+        return Measured(BINNED[name](scores, bins))
+    if name not in SUM_METRICS and len(scores) > MOST_LOOPED:
+        return Measured(METRICS[name](scores))
+    found = interval(scores, name, seed=seed)
+    return Measured(found.value, found.low, found.high)
+
+
+def _histogram(scores: Scores) -> Tensor:
+    cell = bin_index(scores.confidence, HISTOGRAM_CELLS) + HISTOGRAM_CELLS * scores.correct
+    return torch.bincount(cell, minlength=2 * HISTOGRAM_CELLS).reshape(2, HISTOGRAM_CELLS)
+
+
+def _thinned(curve: RiskCoverage) -> RiskCoverage:
+    """Return the curve at evenly spaced coverages, its two ends among them."""
+    last, points = len(curve.risk) - 1, min(len(curve.risk), CURVE_POINTS)
+    kept = torch.linspace(0, last, points, dtype=torch.float64).round().long()
+    return RiskCoverage(curve.coverage[kept], curve.risk[kept], curve.threshold[kept])

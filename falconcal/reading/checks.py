@@ -1,0 +1,168 @@
+"""From a table as it came to numbers that hold what is asked of them, or an error at a place."""
+
+import numpy
+import polars
+
+from falconcal.errors import did_you_mean
+from falconcal.predictions import SUM_TOLERANCE
+from falconcal.reading.table import Table
+
+GROUPABLE = (polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Date)
+
+
+def probability_matrix(table: Table, *, logits: bool) -> numpy.ndarray:
+    """Return the numbers of all classes, (N, C), each row a distribution or a row of logits."""
+    columns = [_numbers(table, column) for column in table.values]
+    values = numpy.stack(columns, 1)  # (N, C)
+    if logits:
+        _check_logits(table, values)
+    else:
+        _check_probabilities(table, values)
+    return values
+
+
+def label_numbers(table: Table) -> numpy.ndarray:
+    """Return the number of each example's class, (N,)."""
+    _check_filled(table, table.labels)
+    return _named_labels(table) if table.named else _whole_labels(table)
+
+
+def group_names(table: Table) -> tuple[str, ...] | None:
+    """Return the name of each example's group; an empty cell is refused."""
+    if table.groups is None:
+        return None
+    _check_filled(table, table.groups)
+    groups = table.groups
+    if not (groups.dtype.is_integer() or groups.dtype.is_float() or groups.dtype in GROUPABLE):
+        raise table.problem(f"expected text or numbers, got {groups.dtype}.", column=groups.name)
+    return tuple(groups.cast(polars.String))
+
+
+def _numbers(table: Table, column: polars.Series) -> numpy.ndarray:
+    """Return a column as float64, (N,); text that is no number is refused."""
+    _check_filled(table, column)
+    if not (column.dtype.is_numeric() or column.dtype == polars.String):
+        raise table.problem(f"expected numbers, got {column.dtype}.", column=column.name)
+    numbers = column.cast(polars.Float64, strict=False)
+    if numbers.null_count():
+        row = int(numbers.is_null().arg_true()[0])
+        raise table.problem(
+            f"expected a number, got {column[row]!r}: every cell of the column must be one, with a "
+            "point for the decimals.",
+            row,
+            column.name,
+        )
+    _check_filled(table, numbers)  # text may say NaN
+    return numbers.to_numpy()
+
+
+def _check_filled(table: Table, column: polars.Series) -> None:
+    """Refuse a cell with nothing in it."""
+    empty = column.is_null()
+    if column.dtype == polars.String:
+        empty = empty | (column == "")
+    if column.dtype.is_float():
+        empty = empty | column.is_nan()
+    if empty.any():
+        row = int(empty.arg_true()[0])
+        came = "an empty cell" if column[row] in (None, "") else "NaN"
+        raise table.problem(
+            f"expected a value, got {came}: fill it or leave the row out.", row, column.name
+        )
+
+
+def _check_probabilities(table: Table, values: numpy.ndarray) -> None:
+    inside = (values >= 0) & (values <= 1 + SUM_TOLERANCE)  # written so that NaN is outside
+    _refuse(
+        table,
+        values,
+        ~inside,
+        "expected a probability from 0 to 1",
+        "are they logits? Then say --logits",
+    )
+    sums = values.sum(1)  # (N,)
+    bad = numpy.abs(sums - 1) > SUM_TOLERANCE
+    if bad.any():
+        row, names = int(bad.argmax()), table.values.columns
+        raise table.problem(
+            f"expected probabilities that sum to 1, within {SUM_TOLERANCE}, got {sums[row]:.6g} as "
+            f"the sum of the {len(names)} columns {names[0]!r} to {names[-1]!r}: is a class "
+            "missing? For logits say --logits.",
+            row,
+        )
+
+
+def _check_logits(table: Table, values: numpy.ndarray) -> None:
+    _refuse(
+        table,
+        values,
+        numpy.isposinf(values),
+        "expected a finite logit",
+        "has training diverged? Minus infinity alone is allowed, for probability 0",
+    )
+    nothing = numpy.isneginf(values).all(1)
+    if nothing.any():
+        words = "expected a finite logit for at least one class, got minus infinity for all."
+        raise table.problem(words, int(nothing.argmax()))
+
+
+def _refuse(
+    table: Table, values: numpy.ndarray, bad: numpy.ndarray, expected: str, remedy: str
+) -> None:
+    """Refuse the first cell that is bad: (N, C) of them."""
+    if bad.any():
+        row = int(bad.any(1).argmax())
+        column = int(bad[row].argmax())
+        came = f"{values[row, column]:.6g}"
+        name = table.values.columns[column]
+        raise table.problem(f"{expected}, got {came}: {remedy}.", row, name)
+
+
+def _named_labels(table: Table) -> numpy.ndarray:
+    """Return labels that are names of classes as their numbers, (N,)."""
+    column = table.labels
+    if not (column.dtype.is_integer() or column.dtype in GROUPABLE):
+        raise table.problem(f"expected names of classes, got {column.dtype}.", column=column.name)
+    text = column.cast(polars.String)
+    numbers = text.replace_strict(
+        list(table.classes), range(len(table.classes)), default=None, return_dtype=polars.Int64
+    )
+    if numbers.null_count():
+        row = int(numbers.is_null().arg_true()[0])
+        hint = did_you_mean(text[row], table.classes)
+        raise table.problem(
+            f"expected the name of a class, got {text[row]!r}. {hint} Whole numbers are labels "
+            "only where the classes have no names: columns that end in 0, 1, 2 and so on.",
+            row,
+            column.name,
+        )
+    return numbers.to_numpy().copy()
+
+
+def _whole_labels(table: Table) -> numpy.ndarray:
+    """Return labels that are numbers of classes, (N,)."""
+    column, last = table.labels, len(table.classes) - 1
+    expected = f"expected a whole number from 0 to {last}"
+    if not (column.dtype.is_numeric() or column.dtype in (polars.String, polars.Categorical)):
+        raise table.problem(f"{expected}, got {column.dtype}.", column=column.name)
+    numbers = column.cast(polars.String).cast(polars.Float64, strict=False)
+    bad = ~((numbers >= 0) & (numbers <= last) & (numbers == numbers.round())).fill_null(False)
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        came = column[row]
+        remedy = _label_remedy(numbers[row], table)
+        raise table.problem(f"{expected}, got {came!r}: {remedy}", row, column.name)
+    return numbers.cast(polars.Int64).to_numpy().copy()
+
+
+def _label_remedy(number: float | None, table: Table) -> str:
+    if number is None:
+        return "for names of classes as labels, the columns of the classes end in these names."
+    if number == -1:
+        return (
+            "-1 marks an example of no known class, which is neither right nor wrong: leave such "
+            "rows out."
+        )
+    if number == len(table.classes):
+        return "classes are counted from 0."
+    return "check the labels and the columns of the classes."

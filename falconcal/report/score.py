@@ -1,0 +1,119 @@
+"""The page of one set of predictions: ``score.html``, ``metrics.json`` and the figures as SVG."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+import falconcal
+from falconcal.assessment import MOST_LOOPED, Assessment, Measured
+from falconcal.errors import UserError
+from falconcal.files import write_text
+from falconcal.metrics import BINS, CLASS_METRICS, METRICS
+from falconcal.report.page import Table, fill
+from falconcal.report.score_charts import reliability_table, score_figures
+
+NOTHING = "-"
+MOST_CLASSES = 50  # named on the page
+MOST_ROWS = 50  # of groups on the page; metrics.json has all
+
+
+def write_score_page(
+    found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
+) -> Path:
+    """Write score.html, metrics.json and figures/*.svg into a folder; return the page.
+
+    All is made before anything is written, so a failure leaves what was there as it was.
+    """
+    directory = Path(directory)
+    figures = score_figures(found)
+    files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
+    files["metrics.json"] = found.to_json()
+    files["score.html"] = fill(
+        "score.html.jinja",
+        found=found,
+        title=readable(title),
+        classes=[readable(name) for name in classes[:MOST_CLASSES]],
+        figures_=figures,
+        metrics=Table(["Metric", "Value", "95 % interval"], metric_rows(found)),
+        notes=interval_notes(found),
+        meanings={name: _meaning(name) for name in found.metrics},
+        bins_table=_bins_table(found),
+        groups=Table(
+            ["Group", "Examples", found.group_metric, "95 % interval"], group_rows(found, MOST_ROWS)
+        ),
+        version=falconcal.__version__,
+    )
+    try:
+        for name, text in files.items():
+            write_text(directory / name, text)
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the output folder {directory}: {error.strerror or error}. Choose "
+            "another one with --out."
+        ) from None
+    return directory / "score.html"
+
+
+def metric_rows(found: Assessment) -> list[list[str]]:
+    """Return name, value and interval of every figure, as text."""
+    rows = [[name, *_words(measured)] for name, measured in found.metrics.items()]
+    parts = found.brier_parts
+    for name in ("reliability", "resolution", "uncertainty", "within_bins"):
+        words = f"brier, {name.replace('_', ' ')}"
+        rows.append([words, f"{getattr(parts, name):.4f}", NOTHING])
+    for coverage, share in found.accuracy_at_coverage.items():
+        rows.append([f"accuracy at coverage {coverage}", f"{share:.4f}", NOTHING])
+    return rows
+
+
+def group_rows(found: Assessment, most: int) -> list[list[str]]:
+    """Return name, examples, value and interval of the worst groups, as text."""
+    rows = []
+    for group in found.groups[:most]:
+        bounds = group.interval
+        words = _words(Measured(bounds.value, bounds.low, bounds.high))
+        rows.append([readable(group.name), f"{group.examples:,}", *words])
+    return rows
+
+
+def interval_notes(found: Assessment) -> list[str]:
+    """Return why some figures stand without an interval."""
+    notes = ["Intervals are bootstrapped over examples; - is a figure that has none."]
+    if found.bins != BINS:
+        notes.append(f"Intervals of binned errors are for {BINS} bins alone.")
+    if found.examples > MOST_LOOPED:
+        notes.append(
+            f"Above {MOST_LOOPED:,} examples, metrics that are no function of sums are given "
+            "without: their resamples would take minutes."
+        )
+    return notes
+
+
+def readable(text: str) -> str:
+    """Return text that any terminal and any file can hold: what cannot be printed as its code."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _words(measured: Measured) -> list[str]:
+    if measured.low is None or measured.high is None:
+        return [f"{measured.value:.4f}", NOTHING]
+    return [f"{measured.value:.4f}", f"{measured.low:.4f} to {measured.high:.4f}"]
+
+
+def _meaning(name: str) -> str:
+    metric = METRICS[name] if name in METRICS else CLASS_METRICS[name]
+    return (inspect.getdoc(metric) or "").partition("\n")[0]
+
+
+def _bins_table(found: Assessment) -> Table:
+    rows = [
+        [
+            f"{row['from']:.4g} to {row['to']:.4g}",
+            f"{row['counts']:,}",
+            f"{row['confidence']:.4f}",
+            f"{row['accuracy']:.4f}",
+            f"{row['low']:.4f} to {row['high']:.4f}",
+        ]
+        for row in reliability_table(found).to_dicts()
+    ]
+    return Table(["Confidence", "Examples", "Mean confidence", "Accuracy", "95 % interval"], rows)
