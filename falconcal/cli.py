@@ -165,9 +165,10 @@ def score(
     """
     from falconcal.assessment import assess
     from falconcal.reading import read_predictions
-    from falconcal.report.score import write_score_page
+    from falconcal.report.score import check_folder, write_score_page
 
     directory = out if out is not None else Path("runs") / "score" / file.stem
+    check_folder(directory)
     read = read_predictions(
         file, labels=labels, probabilities=probabilities, logits=logits, groups=groups
     )
@@ -210,8 +211,9 @@ def _summary(directory: Path) -> Table:
 
 def _show_score(found: "Assessment") -> None:
     from falconcal.report.score import group_rows, interval_notes, metric_rows
+    from falconcal.report.score_charts import bins_words
 
-    title = f"{found.examples:,} examples, {found.classes} classes, {found.bins} bins"
+    title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
     output.print(_table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
     for note in interval_notes(found):
         output.print(note, highlight=False, style="dim")

@@ -32,12 +32,12 @@ def read_csv(path: Path, names: Names) -> Table:
         frame = polars.read_csv(
             path,
             columns=places,
-            new_columns=[header[place] for place in places],
             infer_schema=False,
             glob=False,
         )
     except polars.exceptions.PolarsError as error:
         raise UserError(_what_is_wrong(path, len(header), error)) from None
+    frame.columns = [header[place] for place in places]
     frame = _without_blank_end(frame.with_columns(polars.all().str.strip_chars()))
     return _table(path, frame, chosen, lambda row: f"line {_line_of(path, row)}")
 
@@ -54,8 +54,10 @@ def _header(path: Path) -> list[str]:
     """Return the names of a CSV file's columns; two alike are refused."""
     try:
         _, names = next(_records(path), (0, []))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}, line 1: cannot be read as CSV in UTF-8: {error}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(_what_is_wrong(path, 0, error)) from None
+    except csv.Error as error:
+        raise UserError(f"{path}, line 1: cannot be read as CSV: {first_line(error)}.") from None
     header = [name.strip() for name in names]
     if not header:
         raise UserError(f"{path}: expected a header and rows, got an empty file.")
@@ -92,18 +94,25 @@ def _without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
 
 
 def _what_is_wrong(path: Path, width: int, error: Exception) -> str:
-    """Return why polars does not read a CSV file, with the line."""
-    for number, line in enumerate(path.open("rb"), start=1):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError:
-            return (
-                f"{path}, line {number}: expected text in UTF-8, got other bytes: save it as UTF-8."
-            )
-    for line_number, record in _records(path):
+    """Return why a CSV file cannot be read, with the line."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not _decodes(line):
+                return (
+                    f"{path}, line {number}: expected text in UTF-8, got other bytes: convert it."
+                )
+    for number, record in _records(path):
         if len(record) > width:
             return (
-                f"{path}, line {line_number}: expected {width} cells, as in the header, got "
+                f"{path}, line {number}: expected {width} cells, as in the header, got "
                 f"{len(record)}: quote cells that hold commas."
             )
     return f"{path}: cannot be read as CSV: {first_line(error)}. Is a quote left open?"
+
+
+def _decodes(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

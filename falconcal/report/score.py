@@ -10,7 +10,7 @@ from falconcal.errors import UserError
 from falconcal.files import write_text
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
 from falconcal.report.page import Table, fill
-from falconcal.report.score_charts import reliability_table, score_figures
+from falconcal.report.score_charts import bins_words, reliability_table, score_figures
 
 NOTHING = "-"
 MOST_CLASSES = 50  # named on the page
@@ -34,6 +34,7 @@ def write_score_page(
         title=readable(title),
         classes=[readable(name) for name in classes[:MOST_CLASSES]],
         figures_=figures,
+        bins=bins_words(found),
         metrics=Table(["Metric", "Value", "95 % interval"], metric_rows(found)),
         notes=interval_notes(found),
         meanings={name: _meaning(name) for name in found.metrics},
@@ -47,11 +48,14 @@ def write_score_page(
         for name, text in files.items():
             write_text(directory / name, text)
     except OSError as error:
-        raise UserError(
-            f"cannot write to the output folder {directory}: {error.strerror or error}. Choose "
-            "another one with --out."
-        ) from None
+        raise _unwritable(directory, error.strerror or str(error)) from None
     return directory / "score.html"
+
+
+def check_folder(directory: Path) -> None:
+    """Refuse an output folder that is a file, before anything is measured."""
+    if directory.exists() and not directory.is_dir():
+        raise _unwritable(directory, "it is a file")
 
 
 def metric_rows(found: Assessment) -> list[list[str]]:
@@ -92,6 +96,12 @@ def interval_notes(found: Assessment) -> list[str]:
 def readable(text: str) -> str:
     """Return text that any terminal and any file can hold: what cannot be printed as its code."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _unwritable(directory: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot write to the output folder {directory}: {reason}. Choose another one with --out."
+    )
 
 
 def _words(measured: Measured) -> list[str]:

@@ -38,6 +38,10 @@ def reliability_table(found: Assessment) -> polars.DataFrame:
     return table.filter(polars.col("counts") > 0)
 
 
+def bins_words(found: Assessment) -> str:
+    return "1 bin" if found.bins == 1 else f"{found.bins} bins"
+
+
 def _reliability(found: Assessment) -> Figure:
     table = reliability_table(found).with_columns(
         ((polars.col("from") + polars.col("to")) / 2).alias("middle"),
@@ -49,7 +53,7 @@ def _reliability(found: Assessment) -> Figure:
         layers.append(_counts())
     where = "The number over each bin is that of its examples, the" if counted else "The"
     caption = (
-        f"Reliability: accuracy against confidence in {found.bins} bins. On the dashed diagonal "
+        f"Reliability: accuracy against confidence in {bins_words(found)}. On the dashed diagonal "
         "confidence is accuracy; below it the model is overconfident. Thick bars are the gaps, "
         f"thin ones 95 % intervals of the accuracy (Wilson). {where} area of a dot is its share."
     )
@@ -112,17 +116,16 @@ def _counts() -> altair.Chart:
 
 def _histogram(found: Assessment) -> Figure:
     wrong, right = found.histogram.tolist()
-    names = [f"right answers: {sum(right):,}", f"wrong answers: {sum(wrong):,}"]
-    table = polars.DataFrame(
-        {
-            "from": [cell / HISTOGRAM_CELLS for cell in range(HISTOGRAM_CELLS)] * 2,
-            "to": [(cell + 1) / HISTOGRAM_CELLS for cell in range(HISTOGRAM_CELLS)] * 2,
-            "counts": [*right, *wrong],
-            "answers": [name for name in names for _ in range(HISTOGRAM_CELLS)],
-        }
+    parts = {f"right answers: {sum(right):,}": right, f"wrong answers: {sum(wrong):,}": wrong}
+    answers = [(name, *cell) for name, counts in parts.items() for cell in enumerate(counts)]
+    table = polars.DataFrame(answers, ["answers", "cell", "counts"], orient="row").with_columns(
+        (polars.col("cell") / HISTOGRAM_CELLS).alias("from"),
+        ((polars.col("cell") + 1) / HISTOGRAM_CELLS).alias("to"),
     )
-    row = altair.Row("answers:N", sort=names, header=_heading())
-    panel = layered([_bars(names)], table).properties(width=SIDE, height=HEIGHT * 0.8)
+    # nothing at all has no scale
+    filled = table.filter(polars.col("counts").sum().over("answers") > 0)
+    row = altair.Row("answers:N", sort=list(parts), header=_heading())
+    panel = layered([_bars(list(parts))], filled).properties(width=SIDE, height=HEIGHT * 0.8)
     chart = panel.facet(row=row, spacing=10).resolve_scale(y="independent")
     caption = (
         "Confidence of right and of wrong answers, each with a scale of its own. Wrong answers "
@@ -166,19 +169,21 @@ def _risk_coverage(found: Assessment) -> Figure:
         "answered. It should rise from 0 towards the right; the dashed line is the error when all "
         "are answered."
     )
-    return Figure("risk-coverage", caption, _alone(layered(_risk_marks(), table), HEIGHT * 2), 75)
+    highest = max(0.01, float(curve.risk.max()))  # an error of 0 throughout has no scale
+    chart = _alone(layered(_risk_marks(highest), table), HEIGHT * 2)
+    return Figure("risk-coverage", caption, chart, 75)
 
 
-def _risk_marks() -> list[altair.Chart]:
+def _risk_marks(highest: float) -> list[altair.Chart]:
     percent = altair.Axis(format=".0%", tickCount=6)
     base = altair.Chart().encode(
         x=altair.X(
             "coverage:Q", title="share answered", axis=percent, scale=altair.Scale(domain=[0, 1])
         )
     )
-    risk = altair.Y(
-        "risk:Q", title="error among answers", axis=altair.Axis(format="~%", tickCount=5)
-    )
+    scale = altair.Scale(domain=[0, highest], nice=True)
+    axis = altair.Axis(format="~%", tickCount=5)
+    risk = altair.Y("risk:Q", title="error among answers", scale=scale, axis=axis)
     told = [
         altair.Tooltip("coverage:Q", title="share answered", format=".1%"),
         altair.Tooltip("risk:Q", title="error", format=".2%"),
