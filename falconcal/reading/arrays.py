@@ -10,7 +10,15 @@ import polars
 from falconcal.errors import UserError
 from falconcal.reading.table import Names, Table, check_there, first_line
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    MemoryError,
+)
 
 
 def read_npz(path: Path, names: Names) -> Table:

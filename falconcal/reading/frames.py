@@ -9,6 +9,9 @@ import polars
 from falconcal.errors import UsageError, UserError
 from falconcal.reading.table import Chosen, Names, Table, choose, first_line
 
+# polars gives up on some damaged files with a panic, which is no ordinary exception
+UNREADABLE = (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError)
+
 
 def read_parquet(path: Path, names: Names) -> Table:
     """Read the columns that matter of a Parquet file."""
@@ -16,7 +19,7 @@ def read_parquet(path: Path, names: Names) -> Table:
         columns = list(polars.read_parquet_schema(path))
         chosen = choose(path, columns, names)
         frame = polars.read_parquet(path, columns=chosen.all, glob=False, hive_partitioning=False)
-    except polars.exceptions.PolarsError as error:
+    except UNREADABLE as error:
         raise UserError(
             f"{path}: cannot be read as Parquet: {first_line(error)}. Is it whole, and Parquet?"
         ) from None
@@ -35,7 +38,7 @@ def read_csv(path: Path, names: Names) -> Table:
             infer_schema=False,
             glob=False,
         )
-    except polars.exceptions.PolarsError as error:
+    except UNREADABLE as error:
         raise UserError(_what_is_wrong(path, len(header), error)) from None
     frame.columns = [header[place] for place in places]
     frame = _without_blank_end(frame.with_columns(polars.all().str.strip_chars()))
