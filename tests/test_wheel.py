@@ -34,6 +34,7 @@ def test_the_wheel_holds_studies_templates_and_types(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "falconcal/studies/digits.toml" in names
     assert "falconcal/report/templates/report.html.jinja" in names
+    assert "falconcal/report/templates/score.html.jinja" in names
     assert "falconcal/py.typed" in names
     assert not any(name.startswith("tests") for name in names)
 

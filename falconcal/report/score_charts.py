@@ -222,7 +222,7 @@ def _group_marks(metric: str, names: list[str]) -> list[altair.Chart]:
         y=altair.Y("group:N", sort=names, title=None, axis=altair.Axis(labelLimit=140))
     )
     spread = base.mark_rule(color=RIGHT, strokeWidth=2, opacity=0.5).encode(
-        x=altair.X("low:Q", title=metric), x2="high:Q"
+        x=altair.X("low:Q", title=metric, axis=altair.Axis(tickCount=5)), x2="high:Q"
     )
     told = [
         altair.Tooltip("group:N"),
