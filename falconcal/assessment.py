@@ -11,7 +11,6 @@ from torch import Tensor
 from falconcal.bins import bin_index
 from falconcal.errors import UsageError, UserError, unknown
 from falconcal.evidence import Group, by_group, interval
-from falconcal.evidence.resampling import SUM_METRICS
 from falconcal.metrics import (
     BINS,
     METRICS,
@@ -34,9 +33,9 @@ HISTOGRAM_CELLS = 20
 CURVE_POINTS = 200  # a line drawn through more looks the same
 MOST_BINS = 1000
 MOST_GROUPS = 200
-# metrics that are no function of sums are resampled one by one: above this many examples that
-# takes minutes, and they are given without an interval
-MOST_LOOPED = 20_000
+# class-wise ECE is resampled one by one: above this many probabilities, examples times classes,
+# that takes minutes, and it is given without an interval
+MOST_CLASSWISE = 200_000
 BINNED: dict[str, Callable[[Scores, int], float]] = {
     "ece": expected_calibration_error,
     "adaptive_ece": adaptive_calibration_error,
@@ -104,10 +103,10 @@ def assess(
     stand without.
     """
     scores = predictions.scores()
-    _check(scores, bins, groups, metric)
+    _check(bins, groups, metric)
     return Assessment(
         examples=len(scores),
-        classes=predictions.log_probs.shape[1],
+        classes=predictions.classes,
         bins=bins,
         metrics=_all_metrics(predictions, scores, bins, seed),
         brier_parts=brier_decomposition(predictions, bins),
@@ -130,18 +129,13 @@ def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Te
     return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
 
 
-def _check(scores: Scores, bins: int, groups: Sequence[object] | None, metric: str) -> None:
+def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
     if not 1 <= bins <= MOST_BINS:
         raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins}.")
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
     if groups is None:
         return
-    if len(scores) > MOST_LOOPED and metric not in SUM_METRICS:
-        raise UsageError(
-            f"{metric} by group takes too long above {MOST_LOOPED:,} examples, got "
-            f"{len(scores):,}: choose one of {', '.join(SUM_METRICS)}."
-        )
     different = len(set(groups))
     if different > MOST_GROUPS:
         raise UserError(
@@ -154,16 +148,20 @@ def _all_metrics(
     predictions: Predictions, scores: Scores, bins: int, seed: int
 ) -> dict[str, Measured]:
     measured = {name: _measure(scores, name, bins, seed) for name in METRICS}
-    classwise = classwise_calibration_error(predictions, bins)
-    return {**measured, "classwise_ece": Measured(classwise)}
+    return {**measured, "classwise_ece": _classwise(predictions, bins, seed)}
 
 
 def _measure(scores: Scores, name: str, bins: int, seed: int) -> Measured:
     if name in BINNED and bins != BINS:
         return Measured(BINNED[name](scores, bins))
-    if name not in SUM_METRICS and len(scores) > MOST_LOOPED:
-        return Measured(METRICS[name](scores))
     found = interval(scores, name, seed=seed)
+    return Measured(found.value, found.low, found.high)
+
+
+def _classwise(predictions: Predictions, bins: int, seed: int) -> Measured:
+    if bins != BINS or len(predictions) * predictions.classes > MOST_CLASSWISE:
+        return Measured(classwise_calibration_error(predictions, bins))
+    found = interval(predictions, "classwise_ece", seed=seed)
     return Measured(found.value, found.low, found.high)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import falconcal
-from falconcal.assessment import MOST_LOOPED, Assessment, Measured
+from falconcal.assessment import MOST_CLASSWISE, Assessment, Measured
 from falconcal.errors import UserError
 from falconcal.files import write_text
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
@@ -82,13 +82,16 @@ def group_rows(found: Assessment, most: int) -> list[list[str]]:
 
 def interval_notes(found: Assessment) -> list[str]:
     """Return why some figures stand without an interval."""
-    notes = ["Intervals are bootstrapped over examples; - is a figure that has none."]
+    notes = [
+        "Intervals resample the examples; - is a figure that has none. Errors of calibration are "
+        "biased upwards: their interval says where the truth lies, and the value may lie above it."
+    ]
     if found.bins != BINS:
         notes.append(f"Intervals of binned errors are for {BINS} bins alone.")
-    if found.examples > MOST_LOOPED:
+    if found.examples * found.classes > MOST_CLASSWISE:
         notes.append(
-            f"Above {MOST_LOOPED:,} examples, metrics that are no function of sums are given "
-            "without: their resamples would take minutes."
+            f"Above {MOST_CLASSWISE:,} probabilities class-wise ECE is given without: its "
+            "resamples would take minutes."
         )
     return notes
 
