@@ -27,7 +27,7 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import LeNet
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
-from falconcal.training import Step, run_batch
+from falconcal.training import Step, run_steps
 
 BATCH, WARM_UP, ROUNDS, STEPS = 100, 10, 15, 10
 IMAGES, SCIPY_IMAGES = 10_000, 100
@@ -71,8 +71,7 @@ def step_ratios() -> dict[str, float]:
 def stepper(method: L2Dropout | Falcon) -> Callable[[], object]:
     """Return a function that takes one training step of the method, as the loop does."""
     model = LeNet().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    bounds = (Bounds(0.0, 1.0),) if isinstance(method, Falcon) else ()
-    objectives = method.objectives(*bounds)
+    objectives = method.objectives()
     fabric = Fabric(accelerator="cpu", devices=1)
     optimizers = [objective.optimizer(list(model.parameters())) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
@@ -81,8 +80,8 @@ def stepper(method: L2Dropout | Falcon) -> Callable[[], object]:
     labels, random = torch.randint(10, (BATCH,)), torch.Generator().manual_seed(0)
 
     def step() -> None:
-        batch = Step(wrapped, inputs.detach(), labels, 2, 10, random)
-        list(run_batch(fabric, batch, objectives, stepped))
+        batch = Step(wrapped, inputs.detach(), labels, 2, 10, random, bounds=Bounds(0.0, 1.0))
+        run_steps(fabric, [batch], objectives, stepped)
 
     return step
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         signed_rank,
     )
     from falconcal.losses import calibration_loss, predictive_entropy_loss
-    from falconcal.methods import METHODS, Falcon, L2Dropout, Method
+    from falconcal.methods import METHODS, Falcon, FalconStep, L2Dropout, Method
     from falconcal.metrics import (
         CLASS_METRICS,
         METRICS,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from falconcal.shifts import SHIFTS, Shift, affine_shifts, plain_shifts
     from falconcal.shifts.adversarial import fgsm
     from falconcal.studies import STUDIES, Study, find_study
-    from falconcal.training import CollapseWarning, History
+    from falconcal.training import CollapseWarning, History, checkpointing
 
 __version__ = "0.1.0"
 
@@ -84,7 +84,7 @@ _HOMES = {
         "signed_rank",
     ],
     "falconcal.losses": ["calibration_loss", "predictive_entropy_loss"],
-    "falconcal.methods": ["METHODS", "Falcon", "L2Dropout", "Method"],
+    "falconcal.methods": ["METHODS", "Falcon", "FalconStep", "L2Dropout", "Method"],
     "falconcal.metrics": [
         "CLASS_METRICS",
         "METRICS",
@@ -119,7 +119,7 @@ _HOMES = {
     "falconcal.shifts": ["SHIFTS", "Shift", "affine_shifts", "plain_shifts"],
     "falconcal.shifts.adversarial": ["fgsm"],
     "falconcal.studies": ["STUDIES", "Study", "find_study"],
-    "falconcal.training": ["CollapseWarning", "History"],
+    "falconcal.training": ["CollapseWarning", "History", "checkpointing"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -139,6 +139,7 @@ __all__ = [
     "Difference",
     "Examples",
     "Falcon",
+    "FalconStep",
     "History",
     "Interval",
     "L2Dropout",
@@ -161,6 +162,7 @@ __all__ = [
     "brier_score",
     "by_group",
     "calibration_loss",
+    "checkpointing",
     "classwise_calibration_error",
     "confidence_by_class",
     "confidence_histogram",

@@ -3,6 +3,7 @@
 DIR/study.json              the settings that all runs of the folder share
 DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
+DIR/checkpoints/            of runs that are not complete, gone once they are
 DIR/reference/              the model against which validation data was perturbed, if any
 DIR/examples/SHIFT.png      what the shifts look like
 DIR/rows.parquet  comparisons.parquet  summary.md  report.html  figures/*.svg

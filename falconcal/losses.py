@@ -5,6 +5,7 @@ Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' cod
 form is the default, since the published numbers rest on it, and the paper's has a name.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,6 +17,7 @@ from falconcal.errors import UserError
 
 EntropyForm = Literal["renormalised", "literal"]
 CalibrationForm = Literal["half_sum", "root"]
+Total = Callable[[Tensor], Tensor]
 
 
 def predictive_entropy_loss(
@@ -48,22 +50,30 @@ def predictive_entropy_terms(
 
 
 def calibration_loss(
-    logits: Tensor, labels: Tensor, bins: int = 10, form: CalibrationForm = "half_sum"
+    logits: Tensor,
+    labels: Tensor,
+    bins: int = 10,
+    form: CalibrationForm = "half_sum",
+    total: Total = lambda value: value,
 ) -> Tensor:
     """L_adv, equation 3: distance of each confidence from the accuracy of its bin.
 
     ``half_sum`` is half the sum of squares over the batch, the authors' code; ``root`` is the root
     of the sum, the paper. The accuracy carries no gradient; the gradient flows through confidence.
+    ``total`` sums over processes that share a batch: the bins are those of the whole batch, and the
+    losses of the processes add up to that of the whole.
     """
     _check_form(form, CalibrationForm)
     confidence, predicted = logits.softmax(1).max(1)  # (N,), (N,)
-    accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins)  # (N,)
+    accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins, total)  # (N,)
     squares = (accuracy - confidence).square().sum()
     if form == "half_sum":
         return 0.5 * squares
-    # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there
-    calibrated = squares == 0
-    return torch.where(calibrated, 1.0, squares).sqrt() * ~calibrated
+    # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there;
+    # a part of a batch has its share of the whole's root
+    whole = total(squares.detach().clone())
+    root = torch.where(whole == 0, 1.0, whole).sqrt()
+    return squares / (2 * root) + squares.detach() / (2 * root)
 
 
 def _check_form(form: str, forms: Any) -> None:
@@ -71,11 +81,13 @@ def _check_form(form: str, forms: Any) -> None:
         raise UserError(f"expected the form {' or '.join(get_args(forms))}, got {form!r}.")
 
 
-def bin_accuracy(confidence: Tensor, correct: Tensor, bins: int) -> Tensor:
+def bin_accuracy(
+    confidence: Tensor, correct: Tensor, bins: int, total: Total = lambda value: value
+) -> Tensor:
     """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
     index = bin_index(confidence, bins)  # (N,)
-    counts = torch.bincount(index, minlength=bins)  # (M,)
-    hits = torch.bincount(index, weights=correct.double(), minlength=bins)  # (M,)
+    counts = total(torch.bincount(index, minlength=bins))  # (M,)
+    hits = total(torch.bincount(index, weights=correct.double(), minlength=bins))  # (M,)
     return (hits / counts.clamp_min(1))[index].to(confidence.dtype)
 
 

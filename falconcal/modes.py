@@ -25,3 +25,15 @@ def placed(model: nn.Module, inputs: Tensor) -> Tensor:
     if inputs.is_floating_point() and weight.is_floating_point():
         return inputs.to(weight.device, weight.dtype)
     return inputs.to(weight.device)
+
+
+def resting_parts(model: nn.Module) -> list[nn.Module]:
+    """Return the parts that are held in inference mode though the model is not."""
+    return [part for part in model.modules() if not part.training] if model.training else []
+
+
+def rest(model: nn.Module, parts: list[nn.Module]) -> None:
+    """Put a model into training mode, but not the parts that rest."""
+    model.train()
+    for part in parts:
+        part.training = False

@@ -17,7 +17,8 @@ from falconcal.errors import UsageError, did_you_mean
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-LearningRate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LearningRate = PositiveNumber
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Levels = Annotated[tuple[Weight, ...], Field(min_length=1, strict=False)]

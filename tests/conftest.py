@@ -53,3 +53,14 @@ def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:
         nn.Dropout(0.1),
         nn.Linear(16, outputs),
     )
+
+
+def _devices() -> list[str]:
+    found = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    return found + (["mps"] if torch.backends.mps.is_available() else [])
+
+
+@pytest.fixture(params=_devices())
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Each device at hand: a machine with a GPU runs these tests there too."""
+    return torch.device(request.param)

@@ -5,7 +5,8 @@ from torch import nn
 from torch.nn import functional
 
 from falconcal.data import Bounds
-from falconcal.shifts.adversarial import fgsm, input_gradient
+from falconcal.entrance import input_gradient
+from falconcal.shifts.adversarial import fgsm
 from tests.conftest import small_network, stripes
 
 

@@ -12,7 +12,7 @@ import falconcal
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
-BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes"}
+BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
     "assessment", "selection", "training", "methods", "evaluation", "studies", "report",

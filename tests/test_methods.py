@@ -175,9 +175,15 @@ def test_perturbed_batch_stays_in_bounds_at_an_epsilon_of_the_set(tiny: Dataset)
     sizes = set()
     for seed in range(40):
         step = Step(
-            model, tiny.train.inputs, tiny.train.labels, 1, 1, torch.Generator().manual_seed(seed)
+            model,
+            tiny.train.inputs,
+            tiny.train.labels,
+            1,
+            1,
+            torch.Generator().manual_seed(seed),
+            bounds=Bounds(0.0, 1.0),
         )
-        moved = falcon_module.perturbed(falcon, Bounds(0.0, 1.0), step)
+        moved = falcon_module.perturbed(falcon, step)
         assert moved.min() >= 0
         assert moved.max() <= 1
         sizes.add(round((moved - tiny.train.inputs).abs().max().item(), 2))
@@ -195,12 +201,12 @@ def test_other_directions_are_random_and_need_no_gradient(tiny: Dataset) -> None
         torch.Generator().manual_seed(0),
     )
     signs = Falcon(directions=("random_sign",), epsilons=(0.1,))
-    moved = falcon_module.perturbed(signs, None, step) - step.inputs
+    moved = falcon_module.perturbed(signs, step) - step.inputs
     torch.testing.assert_close(moved.abs(), torch.full_like(moved, 0.1))
     assert abs(moved.mean().item()) < 0.01
-    normal = falcon_module.perturbed(Falcon(directions=("gaussian",), epsilons=(0.1,)), None, step)
+    normal = falcon_module.perturbed(Falcon(directions=("gaussian",), epsilons=(0.1,)), step)
     assert (normal - step.inputs).std().item() == pytest.approx(0.1, rel=0.05)
-    assert not Falcon(directions=("gaussian",)).objectives(None)[0].keeps_input_gradient
+    assert not Falcon(directions=("gaussian",)).objectives()[0].keeps_input_gradient
 
 
 def test_plain_loaders_need_bounds(tiny: Dataset) -> None:

@@ -92,7 +92,7 @@ def test_a_share_of_batches_gets_the_objective(tiny: Dataset) -> None:
 
     def terms(step: Step) -> dict[str, Tensor]:
         steps.append(step.epoch)
-        return {"loss": step.logits(step.inputs).square().mean()}
+        return {"loss": step.logits().square().mean()}
 
     objective = Objective("some", terms, torch.optim.SGD, share=0.3)
     training = Training(epochs=50)
@@ -111,7 +111,7 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
     seen: list[tuple[Tensor, Tensor]] = []
 
     def clean(step: Step) -> dict[str, Tensor]:
-        loss = functional.cross_entropy(step.logits(step.inputs), step.labels)
+        loss = functional.cross_entropy(step.logits(), step.labels)
         bare = copy.deepcopy(model)
         inputs = step.inputs.detach().clone().requires_grad_()
         (expected,) = torch.autograd.grad(
@@ -124,7 +124,7 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
         assert step.input_gradient is not None
         seen[-1] = (seen[-1][0], step.input_gradient)
         assert not step.inputs.requires_grad
-        return {"loss": step.logits(step.inputs).mean() * 0}
+        return {"loss": step.logits().mean() * 0}
 
     model = small_network()
     objectives = [
@@ -146,12 +146,12 @@ def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
     seen: list[bool] = []
 
     def clean(step: Step) -> dict[str, Tensor]:
-        seen.append(step.inputs.requires_grad)
-        return {"loss": functional.cross_entropy(step.logits(step.inputs), step.labels)}
+        seen.append(step.keeping)
+        return {"loss": functional.cross_entropy(step.logits(), step.labels)}
 
     def after(step: Step) -> dict[str, Tensor]:
         assert step.input_gradient is not None
-        return {"loss": 0 * step.logits(step.inputs).mean()}
+        return {"loss": 0 * step.logits().mean()}
 
     objectives = [
         Objective("clean", clean, torch.optim.SGD, keeps_input_gradient=True),
@@ -290,11 +290,12 @@ def test_dropout_is_set_on_every_layer_or_refused() -> None:
 
 
 def test_bounds_come_from_the_data_or_must_be_stated() -> None:
-    assert bounds_of(stripes(3).batches(), "data") == Bounds(0.0, 1.0)
-    assert bounds_of([], Bounds(-1.0, 1.0)) == Bounds(-1.0, 1.0)
-    assert bounds_of([], None) is None
+    assert bounds_of(stripes(3).batches(), "data", torch.rand(1)) == Bounds(0.0, 1.0)
+    assert bounds_of([], Bounds(-1.0, 1.0), torch.rand(1)) == Bounds(-1.0, 1.0)
+    assert bounds_of([], None, torch.rand(1)) is None
+    assert bounds_of([], "data", torch.tensor([1])) is None
     with pytest.raises(UserError, match=r"bounds=Bounds\(0, 1\)"):
-        bounds_of([], "data")
+        bounds_of([], "data", torch.rand(1))
 
 
 def test_every_epoch_is_logged(tiny: Dataset, caplog: pytest.LogCaptureFixture) -> None:

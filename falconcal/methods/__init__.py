@@ -9,10 +9,11 @@ from collections.abc import Callable
 from falconcal.methods.dropout import L2Dropout
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.method import Method
+from falconcal.methods.own_loop import FalconStep
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
     "falcon": Falcon,
 }
 
-__all__ = ["METHODS", "Falcon", "L2Dropout", "Method"]
+__all__ = ["METHODS", "Falcon", "FalconStep", "L2Dropout", "Method"]

@@ -26,7 +26,7 @@ class L2Dropout(Training):
 
 def clean_terms(training: Training, step: Step) -> dict[str, Tensor]:
     """Return the cross-entropy of the batch, and the weighted L2 penalty where there is one."""
-    return data_terms(training, step, step.logits(step.inputs))
+    return data_terms(training, step, step.logits())
 
 
 def data_terms(training: Training, step: Step, logits: Tensor) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds
+from falconcal.entrance import input_gradient
 from falconcal.losses import (
     CalibrationForm,
     EntropyForm,
@@ -21,16 +22,8 @@ from falconcal.losses import (
 )
 from falconcal.methods.dropout import adam, data_terms
 from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share, Weight, settings
-from falconcal.shifts.adversarial import EPSILONS, input_gradient, move
-from falconcal.training import (
-    Objective,
-    Step,
-    Training,
-    annealed,
-    bounds_of,
-    check_continuous,
-    fit_objectives,
-)
+from falconcal.shifts.adversarial import EPSILONS, move
+from falconcal.training import Objective, Step, Training, annealed, fit_objectives
 
 
 def _bounds(value: object) -> object:
@@ -60,15 +53,15 @@ class Falcon(Training):
     epsilons: Levels = EPSILONS  # of the input range, one drawn a batch
     directions: Directions = ("adversarial",)  # one drawn a batch; more than one is our addition
     bins: Count = 10
+    statistics: Literal["both", "clean"] = "both"  # which batches BatchNorm's running ones see
     entropy_form: EntropyForm = "renormalised"
     calibration_form: CalibrationForm = "half_sum"
     bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        bounds = bounds_of(train, self.bounds)
-        return fit_objectives(model, train, validation, self.objectives(bounds), self, bounds)
+        return fit_objectives(model, train, validation, self.objectives(), self, self.bounds)
 
-    def objectives(self, bounds: Bounds | None) -> list[Objective]:
+    def objectives(self) -> list[Objective]:
         clean = Objective(
             "clean",
             partial(clean_terms, self),
@@ -77,37 +70,43 @@ class Falcon(Training):
         )
         calibration = Objective(
             "calibration",
-            partial(calibration_terms, self, bounds),
+            partial(calibration_terms, self),
             partial(torch.optim.SGD, lr=self.calibration_learning_rate, fused=True),
             share=self.share,
+            reduction="sum",
+            perturbs=True,
+            sees_statistics=self.statistics == "both",
         )
         return [clean, calibration]
 
 
 def clean_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     """L_CCE + lambda_S * L_S on the clean batch, and L2 where asked for."""
-    logits = step.logits(step.inputs)  # (N, C)
+    logits = step.logits()  # (N, C)
     weight = annealed(falcon.entropy_weight, step.epoch, step.epochs, falcon.entropy_annealing)
     entropy = predictive_entropy_loss(logits, step.labels, falcon.entropy_form)
     return {**data_terms(falcon, step, logits), "entropy": weight * entropy}
 
 
-def calibration_terms(falcon: Falcon, bounds: Bounds | None, step: Step) -> dict[str, Tensor]:
+def calibration_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     """lambda_adv * L_adv on the perturbed batch."""
-    logits = step.logits(perturbed(falcon, bounds, step))  # (N, C)
+    logits = step.logits_at(perturbed(falcon, step))  # (N, C)
     weight = annealed(
         falcon.calibration_weight, step.epoch, step.epochs, falcon.calibration_annealing
     )
-    loss = calibration_loss(logits, step.labels, falcon.bins, falcon.calibration_form)
+    total = step.processes.total
+    loss = calibration_loss(logits, step.labels, falcon.bins, falcon.calibration_form, total)
     return {"calibration": weight * loss}
 
 
-def perturbed(falcon: Falcon, bounds: Bounds | None, step: Step) -> Tensor:
+def perturbed(falcon: Falcon, step: Step) -> Tensor:
     """Return the batch moved by an epsilon along a direction, both drawn for the whole batch."""
-    check_continuous(step.inputs)
     epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
     direction = falcon.directions[_draw(len(falcon.directions), step)]
-    return move(step.inputs, DIRECTIONS[direction](step), epsilon, bounds)
+    point = step.point().detach()
+    if step.bounds is None or not step.entrance.moves_inputs:
+        return move(point, DIRECTIONS[direction](step), epsilon * step.entrance.spread(point), None)
+    return move(point, DIRECTIONS[direction](step), epsilon, step.bounds)
 
 
 def _adversarial(step: Step) -> Tensor:
@@ -119,7 +118,7 @@ def _adversarial(step: Step) -> Tensor:
     """
     gradient = step.input_gradient
     if gradient is None:
-        gradient = input_gradient(step.model, step.inputs, step.labels)
+        gradient = input_gradient(step.bare or step.model, step.inputs, step.labels, step.entrance)
     return gradient.nan_to_num().sign()  # a step that overflows in half precision leaves NaN
 
 
@@ -128,8 +127,8 @@ def _random_sign(step: Step) -> Tensor:
 
 
 def _gaussian(step: Step) -> Tensor:
-    noise = torch.randn(step.inputs.shape, generator=step.random)
-    return noise.to(step.inputs)
+    point = step.point()
+    return torch.randn(point.shape, generator=step.random).to(point)
 
 
 DIRECTIONS = {"adversarial": _adversarial, "random_sign": _random_sign, "gaussian": _gaussian}

@@ -1,11 +1,9 @@
 """The fast gradient sign method (Goodfellow, Shlens & Szegedy, ICLR 2015)."""
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from falconcal.data import Bounds
-from falconcal.modes import evaluating, placed
+from falconcal.entrance import input_gradient
 
 # the paper's set E, as shares of the input range
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
@@ -16,16 +14,6 @@ def fgsm(
 ) -> Tensor:
     """Return the batch moved by ``epsilon`` of the range up the loss, model in inference mode."""
     return move(inputs, input_gradient(model, inputs, labels).sign(), epsilon, bounds)
-
-
-def input_gradient(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the gradient of the cross-entropy by the inputs; the model is left as it was."""
-    with evaluating(model), torch.enable_grad():
-        variable = placed(model, inputs.detach()).requires_grad_()
-        target = labels.long().to(variable.device)
-        loss = functional.cross_entropy(model(variable), target, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, variable)
-    return gradient.to(inputs)
 
 
 def move(inputs: Tensor, direction: Tensor, epsilon: float, bounds: Bounds | None) -> Tensor:

@@ -93,9 +93,10 @@ def _run(
     """Train, evaluate and store one run."""
     history, origin = History(), provenance()
     validation = _validation(study, store, dataset, method, progress)
+    origin["resumed"] = store.has_checkpoint(run)  # then the training time is that of the rest
     with store.writing(run) as folder:
         started = time.perf_counter()
-        with history.recording(), watching(progress.epoch):
+        with history.recording(), watching(progress.epoch), store.checkpointing(run):
             model = _train(study, dataset, run.seed, method, validation)
         trained = time.perf_counter()
         scores = score(model, dataset.test, study.all_shifts(), progress=progress.scoring)
@@ -107,6 +108,7 @@ def _run(
         write_table(folder / "scores.parquet", scores)
         _write_json(folder / "settings.json", _run_settings(study, run))
         _write_json(folder / "run.json", origin)
+    store.drop_checkpoint(run)
 
 
 def _train(

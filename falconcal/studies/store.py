@@ -20,7 +20,9 @@ from torch import nn
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
 from falconcal.layout import RunKey
+from falconcal.training import checkpointing
 
+MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
 FREE = {"seeds", "title"}  # may differ between runs that share a folder
 
 
@@ -76,6 +78,21 @@ class Store:
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+
+    @contextmanager
+    def checkpointing(self, run: RunKey) -> Iterator[None]:
+        """Keep what is trained inside for a process that goes on after this one was killed."""
+        with checkpointing(self._checkpoint(run), every_epochs=NEVER, every_minutes=MINUTES):
+            yield
+
+    def has_checkpoint(self, run: RunKey) -> bool:
+        return self._checkpoint(run).is_dir()
+
+    def drop_checkpoint(self, run: RunKey) -> None:
+        shutil.rmtree(self._checkpoint(run), ignore_errors=True)
+
+    def _checkpoint(self, run: RunKey) -> Path:
+        return self.directory / "checkpoints" / run.folder(Path())
 
     def _agree(self, study: dict[str, Any]) -> None:
         """Refuse settings that differ from those of the runs that are already there."""

@@ -1,0 +1,116 @@
+"""FALCON's part of a step, for people with a training loop of their own."""
+
+from collections.abc import Iterator
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from falconcal.data.examples import check_inputs
+from falconcal.entrance import Entrance, find_entrance
+from falconcal.errors import UserError
+from falconcal.methods.falcon import Falcon
+from falconcal.modes import rest, resting_parts
+from falconcal.training import Processes, Step, run_steps
+from falconcal.training.loop import batch_random, bounds_of, laid_out, lay_out_weights
+
+
+class FalconStep:
+    """Both steps of FALCON on a batch: the clean one with your optimiser, then calibration.
+
+    ``falcon`` holds the weights, the annealing, the bounds of the inputs, ``clip_norm``,
+    ``accumulate`` and ``precision``; its learning rate is not used, your optimiser has its own.
+    Schedulers work on your optimiser, and on ``calibration_optimizer``. What is left behind in the
+    module is its weights alone.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        falcon: Falcon | None = None,
+        *,
+        fabric: Fabric | None = None,
+    ) -> None:
+        self.falcon, self.model = falcon or Falcon(), model
+        self.epoch, self._batch = 1, 0
+        self._objectives = self.falcon.objectives()
+        self._resting = resting_parts(model)
+        lay_out_weights(model)
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        self.calibration_optimizer = self._objectives[1].optimizer(parameters)
+        self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)
+        self._entrance: Entrance | None = None
+        self._waiting: list[Step] = []
+
+    def epochs(self) -> Iterator[int]:
+        """Walk the epochs, so that the annealing knows where it is; the model in training mode."""
+        for epoch in range(1, self.falcon.epochs + 1):
+            self.epoch, self._batch = epoch, 0
+            rest(self.model, self._resting)
+            yield epoch
+            self._run_waiting()  # the last group of an epoch may be short
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> dict[str, float]:
+        """Step on a batch and return the terms by name; none while batches accumulate."""
+        self._waiting.append(self._step(inputs, labels))
+        if len(self._waiting) < self.falcon.accumulate:
+            return {}
+        return self._run_waiting()
+
+    def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
+        self._fabric = fabric
+        self._wrapped, *self._optimizers = fabric.setup(
+            self.model, optimizer, self.calibration_optimizer, move_to_device=False
+        )
+        self._processes = Processes.of(fabric)
+
+    def _step(self, inputs: Tensor, labels: Tensor) -> Step:
+        check_inputs(inputs)
+        if self._entrance is None:
+            self._entrance = find_entrance(self.model, inputs)
+            self._bounds = bounds_of((), self.falcon.bounds, inputs)
+        self._batch += 1
+        return Step(
+            model=self._wrapped,
+            inputs=laid_out(inputs),
+            labels=labels,
+            epoch=self._checked_epoch(),
+            epochs=self.falcon.epochs,
+            random=batch_random(self.falcon.seed, self.epoch, self._batch - 1),
+            bounds=self._bounds,
+            bare=self.model,
+            entrance=self._entrance,
+            processes=self._processes,
+        )
+
+    def _run_waiting(self) -> dict[str, float]:
+        steps, self._waiting = self._waiting, []
+        if not steps:
+            return {}
+        terms = run_steps(
+            self._fabric, steps, self._objectives, self._optimizers, self.falcon.clip_norm
+        )
+        self.model.zero_grad(set_to_none=True)
+        return {
+            f"{objective}/{name}": float(value)
+            for objective, values in terms.items()
+            for name, value in values.items()
+        }
+
+    def _checked_epoch(self) -> int:
+        if not 1 <= self.epoch <= self.falcon.epochs:
+            raise UserError(
+                f"expected an epoch from 1 to {self.falcon.epochs}, got {self.epoch}: say how "
+                "many there are with Falcon(epochs=...), and walk them with step.epochs()."
+            )
+        return self.epoch
+
+
+def _fabric_for(model: nn.Module, falcon: Falcon) -> Fabric:
+    """Return Fabric on the device where the model's weights are."""
+    device = next(model.parameters(), torch.empty(0)).device
+    kind = {"cuda": "cuda", "mps": "mps"}.get(device.type, "cpu")
+    devices = [device.index or 0] if kind == "cuda" else 1
+    return Fabric(accelerator=kind, devices=devices, precision=falcon.precision)

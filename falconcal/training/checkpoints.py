@@ -1,0 +1,247 @@
+"""Checkpoints: a training that is killed goes on where it stood, and ends as if undisturbed.
+
+One file a training, safetensors with facts as JSON in its head, replaced in one move: it is there
+whole or it is the one before. On CPUs with one process the final weights are the same to the bit.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from falconcal.errors import UserError
+from falconcal.selection import Candidate, EpochKeeper, Judgement
+from falconcal.tensors import read_tensors, write_tensors
+from falconcal.training.history import EpochRecord
+from falconcal.training.place import Place, RandomState, random_state
+
+FORMAT = 1
+
+
+@dataclass
+class Checkpoint:
+    """The file of one training, and when it is due."""
+
+    file: Path
+    every_epochs: int = 1
+    every_minutes: float | None = None
+    written: float = field(default_factory=time.monotonic)
+
+    def due_after(self, epoch: int, last: bool) -> bool:
+        return last or epoch % self.every_epochs == 0
+
+    def due_now(self) -> bool:
+        waited = time.monotonic() - self.written
+        return self.every_minutes is not None and waited >= 60 * self.every_minutes
+
+
+@dataclass
+class _Folder:
+    path: Path
+    every_epochs: int
+    every_minutes: float | None
+    begun: int = 0
+
+
+_folder: ContextVar[_Folder | None] = ContextVar("checkpoints", default=None)
+
+
+@contextmanager
+def checkpointing(
+    folder: Path | str, *, every_epochs: int = 1, every_minutes: float | None = None
+) -> Iterator[None]:
+    """Write checkpoints of what is trained inside the ``with``, and go on from those that exist.
+
+    Trainings are numbered in their order, so the members of an ensemble each have their own.
+    """
+    if every_epochs < 1 or (every_minutes is not None and every_minutes < 0):
+        raise UserError(
+            f"expected checkpoints every 1 epoch or more, and every 0 minutes or more, got "
+            f"{every_epochs} and {every_minutes}."
+        )
+    token = _folder.set(_Folder(Path(folder), every_epochs, every_minutes))
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def next_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint of the training that begins now, if any are written."""
+    folder = _folder.get()
+    if folder is None:
+        return None
+    folder.begun += 1
+    file = folder.path / f"training-{folder.begun}.safetensors"
+    return Checkpoint(file, folder.every_epochs, folder.every_minutes)
+
+
+@dataclass
+class Trained:
+    """All that changes while a model is trained."""
+
+    model: nn.Module
+    optimizers: list[Optimizer]
+    keeper: EpochKeeper | None
+    records: list[EpochRecord]
+    identity: dict[str, Any]  # settings and shapes: what a checkpoint must agree with
+
+
+def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: Place) -> None:
+    tensors: dict[str, Tensor] = {}
+    facts: dict[str, Any] = {"format": FORMAT, "identity": trained.identity}
+    facts["records"] = [asdict(record) for record in trained.records]
+    facts["place"] = _place_facts(place, tensors)
+    facts["optimizers"] = _optimizer_facts(trained.optimizers, tensors)
+    facts["keeper"] = _keeper_facts(trained.keeper, tensors)
+    tensors.update(_prefixed("model", trained.model.state_dict()))
+    write_tensors(checkpoint.file, tensors, facts)
+    checkpoint.written = time.monotonic()
+
+
+def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
+    """Bring all to where the checkpoint stood and return the place, or None without one."""
+    if not checkpoint.file.exists():
+        return None
+    tensors, facts = read_tensors(checkpoint.file)
+    _check_identity(checkpoint.file, facts, trained.identity)
+    trained.model.load_state_dict(_under("model", tensors))
+    for number, optimizer in enumerate(trained.optimizers):
+        _restore_optimizer(optimizer, facts["optimizers"][number], number, tensors)
+    if trained.keeper is not None:
+        _restore_keeper(trained.keeper, facts["keeper"], tensors)
+    trained.records[:] = [EpochRecord(**record) for record in facts["records"]]
+    return _restored_place(facts["place"], tensors)
+
+
+def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    tensors.update(_prefixed("sum", place.sums))
+    states = {"start": place.start, "now": random_state()}
+    return {
+        "epoch": place.epoch,
+        "steps": place.steps,
+        "batches": place.batches,
+        "counts": place.counts,
+        "random": {
+            name: _random_facts(name, state, tensors)
+            for name, state in states.items()
+            if state is not None
+        },
+    }
+
+
+def _restored_place(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Place:
+    place = Place(facts["epoch"])
+    place.steps, place.batches, place.counts = facts["steps"], facts["batches"], facts["counts"]
+    place.sums = _under("sum", tensors)
+    states = {
+        name: _restored_random(name, state, tensors) for name, state in facts["random"].items()
+    }
+    place.start, place.resumed = states.get("start"), states["now"]
+    return place
+
+
+def _random_facts(name: str, state: RandomState, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    tensors[f"random/{name}/torch"] = state["torch"]
+    for number, device in enumerate(state["cuda"]):
+        tensors[f"random/{name}/cuda/{number}"] = device
+    return {"numpy": state["numpy"], "python": state["python"], "cuda": len(state["cuda"])}
+
+
+def _restored_random(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> RandomState:
+    cuda = [tensors[f"random/{name}/cuda/{number}"] for number in range(facts["cuda"])]
+    return {**facts, "torch": tensors[f"random/{name}/torch"], "cuda": cuda}
+
+
+def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) -> list[Any]:
+    facts = []
+    for number, optimizer in enumerate(optimizers):
+        state = optimizer.state_dict()
+        values: dict[str, dict[str, Any]] = {}
+        for weight, entries in state["state"].items():
+            for name, value in entries.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer/{number}/{weight}/{name}"] = value
+                else:
+                    values.setdefault(str(weight), {})[name] = value
+        facts.append({"groups": state["param_groups"], "values": values})
+    return facts
+
+
+def _restore_optimizer(
+    optimizer: Optimizer, facts: dict[str, Any], number: int, tensors: dict[str, Tensor]
+) -> None:
+    state: dict[int, dict[str, Any]] = {
+        int(weight): dict(values) for weight, values in facts["values"].items()
+    }
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for key, tensor in _under(f"optimizer/{number}", tensors).items():
+        weight, name = key.split("/", 1)
+        state.setdefault(int(weight), {})[name] = _laid_out_like(weights[int(weight)], tensor)
+    optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
+
+
+def _laid_out_like(weight: Tensor, tensor: Tensor) -> Tensor:
+    """Give a tensor the weight's order in memory: other orders round differently in the end."""
+    if tensor.shape != weight.shape:
+        return tensor
+    return torch.empty_like(weight, dtype=tensor.dtype).copy_(tensor)
+
+
+def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    if keeper is None:
+        return {}
+    for number, candidate in enumerate(keeper.candidates):
+        tensors.update(_prefixed(f"candidate/{number}", candidate.weights))
+    held = [
+        {"epoch": candidate.epoch, "judgement": asdict(candidate.judgement)}
+        for candidate in keeper.candidates
+    ]
+    return {"required": keeper.required, "candidates": held}
+
+
+def _restore_keeper(keeper: EpochKeeper, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    keeper.required = facts["required"]
+    keeper.candidates = [
+        Candidate(
+            held["epoch"], Judgement(**held["judgement"]), _under(f"candidate/{number}", tensors)
+        )
+        for number, held in enumerate(facts["candidates"])
+    ]
+
+
+def _check_identity(file: Path, facts: dict[str, Any], expected: dict[str, Any]) -> None:
+    if facts.get("format") != FORMAT:
+        raise UserError(
+            f"expected a checkpoint of format {FORMAT}, got {facts.get('format')} in {file}: it is "
+            "of another version of falconcal; delete it to train from the start."
+        )
+    expected = json.loads(json.dumps(expected))
+    found = facts["identity"]
+    for name in sorted({*expected, *found}):
+        if expected.get(name) != found.get(name):
+            raise UserError(
+                f"the checkpoint {file} is of another training: {name} was {found.get(name)!r}, "
+                f"now {expected.get(name)!r}. Choose another folder, or delete it to start anew."
+            )
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}/"
+    return {
+        name.removeprefix(start): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(start)
+    }

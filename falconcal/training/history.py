@@ -1,0 +1,65 @@
+"""What happened in training: a record an epoch, for whoever watches."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import polars
+
+logger = logging.getLogger("falconcal.training")
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What happened in an epoch: the mean of every term, named objective/term."""
+
+    epoch: int  # from 1
+    epochs: int
+    terms: dict[str, float]
+    validation: dict[str, float] = field(default_factory=dict)
+    kept: int | None = None  # with the last record: the epoch whose weights were kept, if chosen
+
+
+class History(list[EpochRecord]):
+    """A list that fills itself: ``with history.recording(): method.fit(...)``."""
+
+    @contextmanager
+    def recording(self) -> Iterator["History"]:
+        with watching(self.append):
+            yield self
+
+    def table(self) -> polars.DataFrame:
+        """Return the terms and validation figures as rows of epoch, term and value."""
+        rows = [
+            (record.epoch, name, value)
+            for record in self
+            for name, value in (*record.terms.items(), *_prefixed(record.validation))
+        ]
+        schema = {"epoch": polars.Int64, "term": polars.String, "value": polars.Float64}
+        return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def _prefixed(validation: dict[str, float]) -> list[tuple[str, float]]:
+    return [(f"validation/{name}", value) for name, value in validation.items()]
+
+
+Watcher = Callable[[EpochRecord], None]
+_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Call ``watcher`` with a record after every epoch trained inside the ``with``."""
+    token = _watchers.set((*_watchers.get(), watcher))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def announce(record: EpochRecord) -> None:
+    logger.info("epoch %d of %d: %s", record.epoch, record.epochs, record.terms)
+    for watcher in _watchers.get():
+        watcher(record)

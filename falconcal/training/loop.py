@@ -1,0 +1,336 @@
+"""The one training loop, on Lightning Fabric.
+
+It walks epochs and batches, steps a method's objectives, records their terms, keeps the epoch that
+a judge likes best where there is one, and goes on where an interrupted training stopped.
+"""
+
+import copy
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.launchers import _MultiProcessingLauncher
+from torch import Tensor, nn
+
+from falconcal.data import Batches, Bounds
+from falconcal.data.examples import check_inputs, check_walkable, mixed_seed, pairs
+from falconcal.entrance import Entrance, find_entrance
+from falconcal.errors import UserError
+from falconcal.metrics import accuracy
+from falconcal.modes import rest, resting_parts
+from falconcal.predictions import Predictions, predict
+from falconcal.selection import EpochKeeper
+from falconcal.settings import (
+    Count,
+    LearningRate,
+    PositiveNumber,
+    Seed,
+    Share,
+    Weight,
+    as_dict,
+    settings,
+)
+from falconcal.tensors import read_tensors, write_tensors
+from falconcal.training.batches import grouped, shared_out
+from falconcal.training.checkpoints import (
+    Checkpoint,
+    Trained,
+    load_checkpoint,
+    next_checkpoint,
+    save_checkpoint,
+)
+from falconcal.training.history import EpochRecord, announce
+from falconcal.training.objectives import Objective, Processes, Step, run_steps
+from falconcal.training.place import Place
+
+Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
+StatedBounds = Bounds | Literal["data"] | None
+
+
+@settings
+class Training:
+    """What every training method can be told."""
+
+    epochs: Count = 20
+    learning_rate: LearningRate = 1e-3
+    l2_weight: Weight = 0.0  # times the sum of squared dense weights
+    dropout: Share | None = None  # probability for every nn.Dropout; None leaves the model's own
+    seed: Seed = 0
+    keep: Literal["last", "best"] = "last"  # which epoch; best by the validation criterion
+    clip_norm: PositiveNumber | None = None  # largest norm of the gradient of a step
+    accumulate: Count = 1  # batches that count as one step
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: Count = 1  # of this machine, a process each
+    num_nodes: Count = 1
+    strategy: str = "auto"  # of Fabric, where there are several processes
+    precision: Precision = "32-true"
+
+
+def fit_objectives(
+    model: nn.Module,
+    train: Batches,
+    validation: Batches,
+    objectives: list[Objective],
+    training: Training,
+    bounds: StatedBounds = None,
+) -> nn.Module:
+    """Train the model in place, keep the epoch asked for, and return it in inference mode."""
+    work = Work(model, train, validation, objectives, training, bounds, next_checkpoint())
+    fabric = make_fabric(training)
+    if isinstance(fabric.strategy.launcher, _MultiProcessingLauncher):
+        _run_elsewhere(fabric, work)
+    else:
+        fabric.launch()
+        work.run(fabric)
+    return model.eval()
+
+
+def make_fabric(training: Training) -> Fabric:
+    """Return Fabric as the settings say; processes are spawned unless somebody started them."""
+    strategy = training.strategy
+    if strategy == "auto" and training.devices * training.num_nodes > 1:
+        strategy = "ddp" if "LOCAL_RANK" in os.environ else "ddp_spawn"
+    return Fabric(
+        accelerator=training.accelerator,
+        devices=training.devices,
+        num_nodes=training.num_nodes,
+        strategy=strategy,
+        precision=training.precision,
+    )
+
+
+def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
+    """Run in processes of their own; weights and records come back in a file."""
+    with TemporaryDirectory() as folder:
+        work.outcome = Path(folder) / "outcome.safetensors"
+        fabric.launch(work.run)
+        weights, facts = read_tensors(work.outcome)
+    work.model.load_state_dict(weights)
+    for record in facts["records"]:
+        announce(EpochRecord(**record))
+
+
+class Work:
+    """One training: what it works on, and what it has done."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches,
+        objectives: list[Objective],
+        training: Training,
+        bounds: StatedBounds,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.model, self.train, self.validation = model, train, validation
+        self.objectives, self.training, self.stated_bounds = objectives, training, bounds
+        self.checkpoint = checkpoint
+        self.outcome: Path | None = None  # where the result goes, if not into the model
+        self.records: list[EpochRecord] = []
+
+    def run(self, fabric: Fabric) -> None:
+        """Train from the start, or from the checkpoint, to the end."""
+        rank, seed = fabric.global_rank, self.training.seed
+        if self.outcome is not None:
+            self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
+        # walking through a DataLoader draws random numbers too
+        with _seeded(mixed_seed(seed, rank) if rank else seed):
+            self._prepare(fabric)
+            place = self._resumed()
+            while place.epoch <= self.training.epochs:
+                place = self._run_epoch(fabric, place)
+            if self.keeper is not None:
+                self.model.load_state_dict(self.keeper.best().weights)
+            if self.outcome is not None and rank == 0:
+                records = [asdict(record) for record in self.records]
+                write_tensors(self.outcome, self.model.state_dict(), {"records": records})
+            warn_if_collapsed(predict(self.model, self.validation))
+
+    def _prepare(self, fabric: Fabric) -> None:
+        check_walkable(self.train, "training")
+        check_walkable(self.validation, "validation")
+        if self.training.dropout is not None:
+            set_dropout(self.model, self.training.dropout)
+        self.bounds, self.entrance = self._facts_of_data()
+        best = self.training.keep == "best"
+        epochs = self.training.epochs
+        self.keeper = EpochKeeper(self.validation, epochs, self.bounds) if best else None
+        lay_out_weights(self.model)
+        self.resting = resting_parts(self.model)
+        optimizers = self._optimizers()
+        self.wrapped, *self.optimizers = fabric.setup(self.model, *optimizers)
+        self.trained = Trained(self.model, optimizers, self.keeper, self.records, self._identity())
+        self.processes = Processes.of(fabric)
+        self.batches = shared_out(self.train, fabric)
+
+    def _facts_of_data(self) -> tuple[Bounds | None, Entrance]:
+        """Return the bounds of the inputs, and where they are perturbed if anybody does."""
+        with torch.random.fork_rng():
+            inputs, _ = next(iter(pairs(self.train)), (torch.empty(0), None))
+        bounds = bounds_of(self.train, self.stated_bounds, inputs)
+        perturbed = any(objective.perturbs for objective in self.objectives)
+        return bounds, find_entrance(self.model, inputs) if perturbed else Entrance()
+
+    def _optimizers(self) -> list[Any]:
+        parameters = [weight for weight in self.model.parameters() if weight.requires_grad]
+        if not parameters:
+            raise UserError("expected weights to train, got a model whose every weight is frozen.")
+        return [objective.optimizer(parameters) for objective in self.objectives]
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a checkpoint must agree with."""
+        shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
+        names = [objective.name for objective in self.objectives]
+        return {"settings": as_dict(self.training), "objectives": names, "weights": shapes}
+
+    def _resumed(self) -> Place:
+        """Return the place to begin at; records of what is done are announced again."""
+        place = load_checkpoint(self.checkpoint, self.trained) if self.checkpoint else None
+        for record in self.records if self.outcome is None else []:
+            announce(record)
+        return place or Place(1)
+
+    def _run_epoch(self, fabric: Fabric, place: Place) -> Place:
+        """Train from a place to the end of its epoch, judge and record it; return the next."""
+        rest(self.model, self.resting)
+        means = self._train_epoch(fabric, place)
+        judgement = self.keeper.judge(self.model, place.epoch) if self.keeper is not None else {}
+        last = place.epoch == self.training.epochs
+        kept = self.keeper.best().epoch if last and self.keeper is not None else None
+        record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept)
+        self.records.append(record)
+        if self.outcome is None:
+            announce(record)
+        if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, last):
+            self._save(fabric, Place(place.epoch + 1))
+        return Place(place.epoch + 1)
+
+    def _train_epoch(self, fabric: Fabric, place: Place) -> dict[str, float]:
+        """Take the epoch's steps from the place on and return the mean of every term."""
+        if hasattr(self.batches, "set_epoch"):
+            self.batches.set_epoch(place.epoch)
+        place.begin()
+        walk = grouped(pairs(self.batches), self.training.accumulate)
+        for _ in islice(walk, place.steps):
+            pass  # done before the checkpoint
+        place.go_on()
+        for group in walk:
+            steps = [self._step(fabric, place, *batch) for batch in group]
+            clip_norm = self.training.clip_norm
+            place.add(run_steps(fabric, steps, self.objectives, self.optimizers, clip_norm))
+            if self.checkpoint is not None and self.checkpoint.due_now():
+                self._save(fabric, place)
+        return place.means()
+
+    def _step(self, fabric: Fabric, place: Place, inputs: Tensor, labels: Tensor) -> Step:
+        if place.epoch == 1:
+            _check_batch(inputs, labels)
+        return Step(
+            model=self.wrapped,
+            inputs=laid_out(fabric.to_device(inputs)),
+            labels=fabric.to_device(labels),
+            epoch=place.epoch,
+            epochs=self.training.epochs,
+            random=batch_random(self.training.seed, place.epoch, place.next_batch()),
+            classes=getattr(self.train, "classes", None),
+            bounds=self.bounds,
+            bare=self.model,
+            entrance=self.entrance,
+            processes=self.processes,
+        )
+
+    def _save(self, fabric: Fabric, place: Place) -> None:
+        if self.checkpoint is not None and fabric.global_rank == 0:
+            save_checkpoint(self.checkpoint, self.trained, place)
+
+
+def set_dropout(model: nn.Module, probability: float) -> None:
+    """Give every dropout layer of the model this probability."""
+    kinds = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d | nn.AlphaDropout
+    layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
+    if not layers and probability > 0:
+        raise UserError(
+            f"dropout={probability} needs a model with nn.Dropout layers, found none: add them, "
+            "or leave dropout=None."
+        )
+    for layer in layers:
+        layer.p = probability
+
+
+def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
+    """Return the bounds stated, or those that travel with the data; tokens have none."""
+    if stated != "data":
+        return stated
+    if not hasattr(batches, "bounds"):
+        if not inputs.is_floating_point():
+            return None
+        raise UserError(
+            "the range of the inputs is not known: state it once, as bounds=Bounds(0, 1), "
+            "or bounds=None to leave perturbed inputs unclipped."
+        )
+    bounds: Bounds | None = batches.bounds
+    return bounds
+
+
+def laid_out(inputs: Tensor) -> Tensor:
+    """Return a fresh leaf, images with channels last: convolutions on CPUs run faster so."""
+    if inputs.ndim == 4:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return inputs.detach()
+
+
+def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
+    """Return the random numbers of one batch: whoever trains it draws the same."""
+    return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
+
+
+def _check_batch(inputs: Tensor, labels: Tensor) -> None:
+    """Refuse in the first epoch what would fail later with a riddle."""
+    check_inputs(inputs)
+    if (labels < 0).any():
+        raise UserError("training needs a true class for every example, got labels below 0.")
+
+
+def lay_out_weights(model: nn.Module) -> None:
+    """Lay convolution weights out with channels last, as the images are."""
+    for weight in model.parameters():
+        if weight.ndim == 4:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def warn_if_collapsed(predictions: Predictions) -> None:
+    """Say so when a trained model does no better than always giving the commonest class."""
+    if (predictions.labels < 0).any():
+        return  # nothing is known of some of them
+    chance = int(predictions.labels.bincount().max()) / len(predictions)
+    if accuracy(predictions) > chance + 0.05 or chance > 0.9:
+        return
+    warnings.warn(
+        f"training collapsed or hardly began: validation accuracy {accuracy(predictions):.3f}, "
+        f"where always answering the commonest class gives {chance:.3f}. A model that knows "
+        "nothing can look calibrated; train longer, or lower the weights or the learning rates.",
+        CollapseWarning,
+        stacklevel=4,
+    )
+
+
+class CollapseWarning(UserWarning):
+    """Training ended with a model that knows nothing."""

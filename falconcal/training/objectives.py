@@ -1,0 +1,176 @@
+"""Objectives, and the step they take together on a batch.
+
+A method is a short ordered list of objectives, each with its own optimiser, each stepped once a
+batch. When one keeps the gradient at the model's entrance, the next may use it: that is FALCON's
+shared-gradient mode.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from falconcal.data import Bounds
+from falconcal.data.examples import check_labels
+from falconcal.entrance import Entrance
+from falconcal.predictions import check_logits
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that train together, each on its part of every batch."""
+
+    count: int = 1
+    total: Callable[[Tensor], Tensor] = field(default=lambda value: value)  # over all processes
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> "Processes":
+        if fabric.world_size == 1:
+            return cls()
+        return cls(fabric.world_size, lambda value: fabric.all_reduce(value, reduce_op="sum"))  # type: ignore[arg-type,return-value]
+
+
+@dataclass
+class Step:
+    """One batch as an objective sees it."""
+
+    model: nn.Module  # as wrapped for training
+    inputs: Tensor  # (N, ...)
+    labels: Tensor  # (N,)
+    epoch: int  # from 1
+    epochs: int
+    random: torch.Generator  # for this batch alone, the same in all processes
+    classes: tuple[str, ...] | None = None
+    bounds: Bounds | None = None  # of the inputs
+    bare: nn.Module | None = None  # the model itself, for passes that no wrapper must see
+    entrance: Entrance = field(default_factory=Entrance)
+    processes: Processes = field(default_factory=Processes)
+    input_gradient: Tensor | None = None  # left by an objective that keeps it
+    keeping: bool = False  # whether the clean pass must leave it
+    kept_point: Tensor | None = None
+
+    def logits(self) -> Tensor:
+        """Return the model's output on the clean batch, checked: (N, C)."""
+        if not self.keeping:
+            return self._checked(self.model(self.inputs))
+        self.kept_point = self.point()
+        if self.kept_point.requires_grad:
+            self.kept_point.retain_grad()
+        self.kept_point.requires_grad_()
+        return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
+
+    def logits_at(self, point: Tensor) -> Tensor:
+        """Return the model's output with another point at its entrance: (N, C)."""
+        if not self.entrance.moves_inputs:
+            # the value is the point, the gradient goes through to the embedding all the same
+            clean = self.point()
+            point = point + (clean - clean.detach())
+        return self._checked(self.entrance.run(self.model, self.inputs, point))
+
+    def point(self) -> Tensor:
+        """Return what is continuous of the batch: its inputs, or the embedding of its tokens."""
+        return self.entrance.point(self.inputs)
+
+    def _checked(self, logits: Tensor) -> Tensor:
+        check_logits(logits, len(self.inputs), len(self.classes) if self.classes else None)
+        if self.epoch == 1:
+            check_labels(self.labels, len(self.inputs), logits.shape[1])
+        return logits
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Named terms whose sum is minimised with an optimiser of its own."""
+
+    name: str
+    terms: Callable[[Step], dict[str, Tensor]]
+    optimizer: Callable[[list[nn.Parameter]], Optimizer]
+    share: float = 1.0  # of the batches, chosen at random
+    keeps_input_gradient: bool = False
+    reduction: Literal["mean", "sum"] = "mean"  # of the terms, over the examples of a batch
+    perturbs: bool = False  # whether it moves what enters the model
+    sees_statistics: bool = True  # whether running statistics (BatchNorm) see its batches
+
+
+def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
+    """Return the weight at an epoch, counted from 1: it rises linearly over a share of epochs."""
+    return min(weight, weight * epoch / (share * epochs))
+
+
+Terms = dict[str, dict[str, Tensor]]  # objective -> term -> value
+
+
+def run_steps(
+    fabric: Fabric,
+    steps: list[Step],
+    objectives: list[Objective],
+    optimizers: list[Any],
+    clip_norm: float | None = None,
+) -> Terms:
+    """Step each objective that takes part once, over batches that count as one; return its terms.
+
+    All is drawn from the first batch's random numbers.
+    """
+    drawn = [
+        (objective, optimizer)
+        for objective, optimizer in zip(objectives, optimizers, strict=True)
+        if objective.share == 1 or torch.rand((), generator=steps[0].random) < objective.share
+    ]
+    terms: Terms = {}
+    for place, (objective, optimizer) in enumerate(drawn):
+        # an input gradient is worth its cost only if somebody after takes part
+        keep = objective.keeps_input_gradient and place + 1 < len(drawn)
+        optimizer.zero_grad(set_to_none=True)
+        parts = [_backward(fabric, step, objective, keep, len(steps)) for step in steps]
+        if clip_norm is not None:
+            fabric.clip_gradients(steps[0].model, optimizer, max_norm=clip_norm)
+        optimizer.step()
+        terms[objective.name] = _together(parts, objective.reduction, steps[0].processes)
+    return terms
+
+
+def _backward(
+    fabric: Fabric, step: Step, objective: Objective, keep: bool, batches: int
+) -> dict[str, Tensor]:
+    """Add one batch's gradient of an objective and return its terms."""
+    step.keeping = keep
+    # gradients are added over batches, and averaged over processes
+    share = 1 / batches if objective.reduction == "mean" else step.processes.count
+    with nullcontext() if objective.sees_statistics else unseen_statistics(step.model):
+        terms = objective.terms(step)
+        total = torch.stack(list(terms.values())).sum()
+        fabric.backward(total if share == 1 else share * total)
+    if keep and step.kept_point is not None:
+        step.input_gradient, step.kept_point = step.kept_point.grad, None
+        step.inputs.requires_grad_(False)
+        step.inputs.grad = None
+    return {name: term.detach() for name, term in terms.items()}
+
+
+def _together(
+    parts: list[dict[str, Tensor]], reduction: str, processes: Processes
+) -> dict[str, Tensor]:
+    """Return the terms of the whole batch, all its parts in all processes."""
+    if len(parts) == processes.count == 1:
+        return parts[0]
+    sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
+    share = len(parts) * processes.count if reduction == "mean" else 1
+    return {name: processes.total(value) / share for name, value in sums.items()}
+
+
+@contextmanager
+def unseen_statistics(model: nn.Module) -> Iterator[None]:
+    """Give running statistics back as they were before what happens inside."""
+    layers = [layer for layer in model.modules() if getattr(layer, "track_running_stats", False)]
+    buffers = [buffer for layer in layers for buffer in layer.buffers(recurse=False)]
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)

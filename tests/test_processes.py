@@ -1,0 +1,91 @@
+"""Several processes with parts of a batch do what one does with the whole."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from torch import nn
+
+from falconcal import Bounds, Falcon, History
+from falconcal.losses import CalibrationForm
+from falconcal.training.batches import PartOfBatches, grouped
+from tests.stripes import load_stripes
+
+pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+ROOT = Path(__file__).parents[1]
+
+
+def plain_network() -> nn.Module:
+    """Return a network without dropout or running statistics, which processes would not share."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, 16), nn.ReLU(), nn.Linear(16, 3)
+    )
+
+
+def ten_steps(
+    devices: int,
+    form: CalibrationForm = "half_sum",
+    gradient: Literal["exact", "shared"] = "shared",
+) -> tuple[History, nn.Module]:
+    """Train ten steps of 18 examples, one epsilon for all."""
+    data, history = load_stripes(), History()
+    falcon = Falcon(
+        epochs=2, devices=devices, accelerator="cpu", bounds=Bounds(0.0, 1.0), epsilons=(0.2,),
+        calibration_weight=1.0, calibration_form=form, gradient=gradient,
+    )  # fmt: skip
+    with history.recording():
+        model = falcon.fit(plain_network(), data.train.batches(18), data.validation.batches())
+    return history, model
+
+
+@pytest.mark.parametrize(("form", "gradient"), [("half_sum", "shared"), ("root", "exact")])
+def test_two_processes_are_one(form: CalibrationForm, gradient: Literal["exact", "shared"]) -> None:
+    alone, together = ten_steps(1, form, gradient), ten_steps(2, form, gradient)
+    for one, two in zip(alone[1].parameters(), together[1].parameters(), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
+    for first, second in zip(alone[0], together[0], strict=True):
+        assert first.terms == pytest.approx(second.terms, abs=1e-4)
+
+
+def test_torchrun_starts_them_too(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch\n"
+        "from safetensors.torch import save_file\n"
+        "from tests.test_processes import ten_steps\n"
+        "torch.set_num_threads(1)\n"
+        "_, model = ten_steps(2)\n"
+        f"save_file(model.state_dict(), r'{tmp_path}/' + __import__('os').environ['RANK'])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+               "--standalone", str(script)]  # fmt: skip
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    from safetensors.torch import load_file
+
+    first, second = load_file(tmp_path / "0"), load_file(tmp_path / "1")
+    for name, weight in ten_steps(1)[1].state_dict().items():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], weight, atol=1e-5, rtol=1e-5)
+
+
+def test_parts_of_batches_are_the_whole() -> None:
+    batches = load_stripes().train.batches(13)
+    parts = [list(PartOfBatches(batches, part, 3)) for part in range(3)]
+    for inputs, labels in batches:
+        mine = [part.pop(0) for part in parts if len(inputs) >= 3]
+        if mine:
+            assert torch.equal(torch.cat([labels for _, labels in mine]), labels)
+    assert parts == [[], [], []]
+
+
+def test_groups_hold_so_many_the_last_perhaps_fewer() -> None:
+    batches = [(torch.tensor([number]), torch.tensor([0])) for number in range(5)]
+    sizes = [len(group) for group in grouped(batches, 2)]
+    assert json.dumps(sizes) == "[2, 2, 1]"
