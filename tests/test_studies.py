@@ -349,3 +349,20 @@ def test_damaged_weights_are_named(tmp_path: Path) -> None:
     (tmp_path / "weights.safetensors").write_bytes(b"nothing of the kind")
     with pytest.raises(UserError, match=r"weights\.safetensors"):
         load_weights(tmp_path / "weights.safetensors", LeNet())
+
+
+def test_a_run_that_was_stopped_after_training_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "score", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(study(), tmp_path, Silent(), ["dropout"])
+    assert list(tmp_path.glob("checkpoints/**/*.safetensors"))
+    with monkeypatch.context() as patched:
+        patched.setattr("falconcal.training.loop.run_steps", stop)
+        run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
+    assert not list(tmp_path.glob("checkpoints/**/*.safetensors"))
