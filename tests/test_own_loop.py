@@ -1,0 +1,141 @@
+"""FALCON's step in a loop of one's own: the same as ours, and a good guest."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from falconcal import Bounds, Falcon, FalconStep
+from falconcal.data import Dataset
+from falconcal.errors import UserError
+from falconcal.predictions import predict
+from tests.conftest import small_network
+
+pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+UNIT = Bounds(0.0, 1.0)
+
+
+def own_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
+    """Train as a user would."""
+    torch.manual_seed(falcon.seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=falcon.learning_rate, fused=True)
+    step, batches = FalconStep(model, optimizer, falcon), data.train.batches(25)
+    for epoch in step.epochs():
+        batches.set_epoch(epoch)
+        for inputs, labels in batches:
+            step(inputs, labels)
+    return model.eval()
+
+
+def with_statistics() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 5), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(6), nn.Flatten(),
+        nn.Linear(64, 3),
+    )  # fmt: skip
+
+
+CASES = [
+    {"gradient": "shared"},
+    {"gradient": "exact"},
+    {"share": 0.5},
+    {"clip_norm": 0.1},
+    {"accumulate": 2},
+    {"statistics": "clean"},
+    {"precision": "64-true"},
+]
+
+
+@pytest.mark.parametrize("changed", CASES, ids=str)
+def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str, object]) -> None:
+    falcon = Falcon(epochs=4, bounds=UNIT, **changed)  # type: ignore[arg-type]
+    for make in (small_network, with_statistics):
+        built_in = falcon.fit(make(), tiny.train.batches(25), tiny.validation.batches())
+        own = own_loop(falcon, make(), tiny)
+        expected, found = built_in.state_dict(), own.state_dict()
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_nothing_is_left_behind(tiny: Dataset) -> None:
+    model = with_statistics()
+    model[1].eval()  # held by the user
+    optimizer = torch.optim.Adam(model.parameters())
+    step = FalconStep(model, optimizer, Falcon(bounds=UNIT, epochs=2))
+    inputs, labels = tiny.train.inputs, tiny.train.labels
+    statistics = model[1].running_mean.clone()
+    terms = step(inputs, labels)
+    assert set(terms) == {"clean/cross_entropy", "clean/entropy", "calibration/calibration"}
+    assert [part.training for part in model.modules()] == [
+        part is not model[1] for part in model.modules()
+    ]
+    assert torch.equal(model[1].running_mean, statistics)
+    assert all(weight.requires_grad and weight.grad is None for weight in model.parameters())
+    assert not inputs.requires_grad
+
+
+def test_running_statistics_see_clean_batches_alone_where_asked(tiny: Dataset) -> None:
+    found = {}
+    for kind in ("clean", "both"):
+        model = with_statistics().train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        falcon = Falcon(bounds=UNIT, statistics=kind, epsilons=(0.4,), calibration_weight=0.0)
+        FalconStep(model, optimizer, falcon)(tiny.train.inputs, tiny.train.labels)
+        found[kind] = model[1].running_mean
+    plain = with_statistics().train()
+    plain(tiny.train.inputs)
+    torch.testing.assert_close(found["clean"], plain[1].running_mean)
+    assert not torch.allclose(found["both"], plain[1].running_mean)
+
+
+def test_schedulers_and_clipping_act_on_the_users_optimiser(tiny: Dataset) -> None:
+    model = small_network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.0)
+    falcon = Falcon(bounds=UNIT, share=0.0, dropout=None, epochs=2, clip_norm=1e-3)
+    step = FalconStep(model, optimizer, falcon)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    step(tiny.train.inputs, tiny.train.labels)
+    moved = [now - then for now, then in zip(model.parameters(), before, strict=True)]
+    assert torch.cat([part.flatten() for part in moved]).norm() <= 0.1 * 1e-3 * 1.01
+    scheduler.step()  # to a learning rate of 0
+    before = [weight.detach().clone() for weight in model.parameters()]
+    step(tiny.train.inputs, tiny.train.labels)
+    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
+
+
+def test_two_halves_accumulated_are_the_whole(tiny: Dataset) -> None:
+    """Without dropout, and with an epsilon of 0, so that the bins alone differ by the split."""
+    halves, whole = small_network(), small_network()
+    for model, size, count in ((halves, 15, 2), (whole, 30, 1)):
+        falcon = Falcon(
+            bounds=UNIT, epochs=1, accumulate=count, dropout=None, calibration_weight=0.0
+        )
+        step = FalconStep(model.eval(), torch.optim.SGD(model.parameters(), lr=0.1), falcon)
+        for inputs, labels in zip(
+            tiny.train.inputs[:30].split(size), tiny.train.labels[:30].split(size), strict=True
+        ):
+            step(inputs, labels)
+    for one, other in zip(halves.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_it_learns_on_any_device(tiny: Dataset, device: torch.device) -> None:
+    model = small_network().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    step = FalconStep(model, optimizer, Falcon(bounds=UNIT, epochs=20, entropy_weight=0.1))
+    for _ in step.epochs():
+        for inputs, labels in tiny.train.batches(25):
+            step(inputs.to(device), labels.to(device))
+    assert predict(model, tiny.test).scores().correct.double().mean() > 0.9
+
+
+def test_what_is_missing_is_said(tiny: Dataset) -> None:
+    model = small_network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UserError, match="range of the inputs"):
+        FalconStep(model, optimizer)(tiny.train.inputs, tiny.train.labels)
+    step = FalconStep(model, optimizer, Falcon(bounds=UNIT, epochs=2))
+    step.epoch = 3
+    with pytest.raises(UserError, match="from 1 to 2, got 3"):
+        step(tiny.train.inputs, tiny.train.labels)
