@@ -8,15 +8,17 @@ from dataclasses import replace
 from falconcal.errors import UsageError
 from falconcal.registry import look_up
 from falconcal.shifts.affine import Centre, affine_shifts
+from falconcal.shifts.corruptions import corruption_shifts
 from falconcal.shifts.plain import plain_shifts
 from falconcal.shifts.shift import Shift
 
 SHIFTS: dict[str, Shift] = {
     **affine_shifts(),
     **plain_shifts(),
+    **corruption_shifts(),
 }
 
-__all__ = ["SHIFTS", "Shift", "affine_shifts", "find_shift", "plain_shifts"]
+__all__ = ["SHIFTS", "Shift", "affine_shifts", "corruption_shifts", "find_shift", "plain_shifts"]
 
 
 def find_shift(name: str, centre: Centre = "keras") -> Shift:
