@@ -184,6 +184,12 @@ def test_strengths_in_the_docs_are_those_of_the_table() -> None:
         assert tuple(float(number) for number in numbers[:6]) == SHIFTS[name].strengths
 
 
+def test_the_bits_that_stored_results_hold_stay() -> None:
+    kept = Noise("some", 3, 2, torch.tensor([5, 77, 12345678901])).normal((31, 33))[2, 3, 4:8]
+    written = [0.6720309257507324, 1.1378206014633179, -1.752626895904541, 1.0024604797363281]
+    torch.testing.assert_close(kept, torch.tensor(written), atol=1e-6, rtol=0)
+
+
 def test_two_shifts_in_a_row_are_each_what_they_are_alone() -> None:
     images, examples = torch.rand(3, 1, 28, 28), torch.tensor([4, 9, 2])
     turned, noisy = SHIFTS["rot_right"], SHIFTS["gaussian_noise"]
