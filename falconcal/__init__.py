@@ -58,7 +58,14 @@ if TYPE_CHECKING:
     from falconcal.predictions import Predictions, Scores, predict
     from falconcal.reading import PredictionFile, read_predictions
     from falconcal.report.score import write_score_page
-    from falconcal.shifts import SHIFTS, Shift, affine_shifts, plain_shifts
+    from falconcal.shifts import (
+        SHIFTS,
+        Shift,
+        affine_shifts,
+        corruption_shifts,
+        plain_shifts,
+        signal_shifts,
+    )
     from falconcal.shifts.adversarial import fgsm
     from falconcal.studies import STUDIES, Study, find_study
     from falconcal.training import CollapseWarning, History, checkpointing
@@ -116,7 +123,14 @@ _HOMES = {
     "falconcal.predictions": ["Predictions", "Scores", "predict"],
     "falconcal.reading": ["PredictionFile", "read_predictions"],
     "falconcal.report.score": ["write_score_page"],
-    "falconcal.shifts": ["SHIFTS", "Shift", "affine_shifts", "plain_shifts"],
+    "falconcal.shifts": [
+        "SHIFTS",
+        "Shift",
+        "affine_shifts",
+        "corruption_shifts",
+        "plain_shifts",
+        "signal_shifts",
+    ],
     "falconcal.shifts.adversarial": ["fgsm"],
     "falconcal.studies": ["STUDIES", "Study", "find_study"],
     "falconcal.training": ["CollapseWarning", "History", "checkpointing"],
@@ -166,6 +180,7 @@ __all__ = [
     "classwise_calibration_error",
     "confidence_by_class",
     "confidence_histogram",
+    "corruption_shifts",
     "evaluate",
     "expected_calibration_error",
     "fgsm",
@@ -195,6 +210,7 @@ __all__ = [
     "rms_calibration_error",
     "rows_of",
     "score",
+    "signal_shifts",
     "signed_gap",
     "signed_rank",
     "smooth_calibration_error",

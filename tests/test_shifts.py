@@ -10,13 +10,14 @@ import scipy.ndimage
 import scipy.stats
 import torch
 
-from falconcal.errors import UserError
-from falconcal.shifts import SHIFTS, Shift, affine_shifts, find_shift
+from falconcal.errors import UsageError, UserError
+from falconcal.shifts import SHIFTS, Shift, affine_shifts, find_shift, plain_shifts, signal_shifts
 from falconcal.shifts.affine import rotation, warp
 from falconcal.shifts.noise import Noise
 from tests.conftest import reference, stripes
 
-SHIFT_LEVELS = [(name, level) for name, shift in SHIFTS.items() for level in shift.levels]
+IMAGES = {name: shift for name, shift in SHIFTS.items() if name not in signal_shifts()}
+SHIFT_LEVELS = [(name, level) for name, shift in IMAGES.items() for level in shift.levels]
 
 
 @pytest.mark.parametrize("name", SHIFTS)
@@ -37,7 +38,7 @@ def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, lev
     assert torch.equal(images, before)
 
 
-@pytest.mark.parametrize("name", SHIFTS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
     images, shift = torch.rand(23, 1, 28, 28), SHIFTS[name]
     whole = shift.at(images, 3, seed=5)
@@ -53,7 +54,7 @@ def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
         assert torch.equal(torch.cat(parts), whole)
 
 
-@pytest.mark.parametrize("name", SHIFTS)
+@pytest.mark.parametrize("name", [*affine_shifts(), *plain_shifts()])
 def test_higher_levels_lie_further_from_the_clean_images(name: str) -> None:
     shift, across = SHIFTS[name], torch.linspace(0, 1, 28)
     ramp = ((across[:, None] + 2 * across[None]) / 3)[None, None]  # (1, 1, 28, 28)
@@ -154,7 +155,7 @@ def test_a_shift_from_outside_needs_no_table() -> None:
     torch.testing.assert_close(inverted.at(images, 1), 1 - images)
 
 
-@pytest.mark.parametrize("name", SHIFTS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_whole_numbers_cannot_be_shifted_and_no_gradient_is_carried(name: str) -> None:
     with pytest.raises(UserError, match="floating-point inputs to shift"):
         SHIFTS[name].at(torch.zeros(1, 1, 28, 28).byte(), 1)
@@ -181,3 +182,28 @@ def test_strengths_in_the_docs_are_those_of_the_table() -> None:
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
         numbers = re.findall(r"(?<![\w.\[])\d+(?:\.\d+)?", line.partition(" | ")[2])
         assert tuple(float(number) for number in numbers[:6]) == SHIFTS[name].strengths
+
+
+def test_the_bits_that_stored_results_hold_stay() -> None:
+    kept = Noise("some", 3, 2, torch.tensor([5, 77, 12345678901])).normal((31, 33))[2, 3, 4:8]
+    written = [0.6720309257507324, 1.1378206014633179, -1.752626895904541, 1.0024604797363281]
+    torch.testing.assert_close(kept, torch.tensor(written), atol=1e-6, rtol=0)
+
+
+def test_two_shifts_in_a_row_are_each_what_they_are_alone() -> None:
+    images, examples = torch.rand(3, 1, 28, 28), torch.tensor([4, 9, 2])
+    turned, noisy = SHIFTS["rot_right"], SHIFTS["gaussian_noise"]
+    both = turned | noisy
+    assert both.name == "rot_right | gaussian_noise"
+    assert list(both.levels) == list(noisy.levels)  # as far as both go
+    assert torch.equal(both.at(images, 0), images)
+    for level in both.levels[1:]:
+        apart = turned.at(images, level, seed=3, examples=examples)
+        apart = noisy.at(apart, level, seed=3, examples=examples)
+        assert torch.equal(both.at(images, level, seed=3, examples=examples), apart)
+    three = find_shift("rot_right | gaussian_noise|contrast")
+    assert three.name == "rot_right | gaussian_noise | contrast"
+    expected = SHIFTS["contrast"].at(both.at(images, 2), 2)
+    assert torch.equal(three.at(images, 2), expected)
+    with pytest.raises(UsageError, match="unknown shift"):
+        find_shift("rot_right | nothing")

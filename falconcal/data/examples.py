@@ -43,7 +43,8 @@ class Bounds:
         self, inputs: Tensor, advice: str = "state the bounds that the data has, or scale the data"
     ) -> None:
         """Refuse inputs that lie outside by more than rounding."""
-        low, high, slack = float(inputs.min()), float(inputs.max()), 1e-4 * self.range
+        low, high = (float(end) for end in inputs.aminmax())
+        slack = 1e-4 * self.range
         if low < self.low - slack or high > self.high + slack:
             raise UserError(
                 f"expected inputs from {self.low:g} to {self.high:g}, got {low:g} to {high:g}: "

@@ -4,23 +4,42 @@ Adding one: write it in the file of its family (or a new one) and add a line to 
 """
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from falconcal.errors import UsageError
 from falconcal.registry import look_up
 from falconcal.shifts.affine import Centre, affine_shifts
+from falconcal.shifts.corruptions import corruption_shifts
 from falconcal.shifts.plain import plain_shifts
 from falconcal.shifts.shift import Shift
+from falconcal.shifts.signal import signal_shifts
 
 SHIFTS: dict[str, Shift] = {
     **affine_shifts(),
     **plain_shifts(),
+    **corruption_shifts(),
+    **signal_shifts(),
 }
 
-__all__ = ["SHIFTS", "Shift", "affine_shifts", "find_shift", "plain_shifts"]
+__all__ = [
+    "SHIFTS",
+    "Shift",
+    "affine_shifts",
+    "corruption_shifts",
+    "find_shift",
+    "plain_shifts",
+    "signal_shifts",
+]
 
 
 def find_shift(name: str, centre: Centre = "keras") -> Shift:
-    """Return a shift by its name in the table, an affine one about the given centre."""
+    """Return a shift by its name in the table, an affine one about the given centre.
+
+    ``a | b`` is shift ``a`` and then ``b``.
+    """
+    if "|" in name:
+        return reduce(or_, (find_shift(part.strip(), centre) for part in name.split("|")))
     found = look_up("shift", name, {**SHIFTS, **affine_shifts(centre)})
     if not isinstance(found, Shift):
         raise UsageError(f"expected shift {name!r} to be a falconcal.Shift, got {found!r}.")

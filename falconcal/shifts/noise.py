@@ -30,6 +30,29 @@ class Noise:
         radius = (-2 * self._unit(shape, f"{2 * stream + 1}").log()).sqrt()
         return radius * (2 * math.pi * self._unit(shape, f"{2 * stream + 2}")).cos()
 
+    def paired_uniform(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+        """Return numbers in (0, 1) like ``uniform``, two of each hash, in half the time."""
+        return self._halves(math.prod(shape), f"paired uniform {stream}").reshape(-1, *shape)
+
+    def paired_normal(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+        """Return standard normal numbers, two of each hash: Box and Muller's cosine and sine.
+
+        A quarter of the time of ``normal``, which stays because stored results hold its bits.
+        """
+        count = math.prod(shape)
+        pairs = -(-count // 2)
+        halves = self._halves(2 * pairs, f"paired normal {stream}")  # (N, 2 * pairs)
+        radius = halves[:, :pairs].log().mul_(-2).sqrt_()
+        angle = halves[:, pairs:] * (2 * math.pi)
+        both = torch.cat([angle.cos().mul_(radius), angle.sin().mul_(radius)], 1)
+        return both[:, :count].reshape(-1, *shape)
+
+    def _halves(self, count: int, stream: str) -> Tensor:
+        halves = self._bits(-(-count // 2), stream).view(torch.int32)  # (N, count or one more)
+        # the upper 24 bits of each half, what float32 can hold
+        centred = halves.bitwise_right_shift_(8).bitwise_and_(0xFFFFFF).float().add_(0.5)
+        return centred.mul_(2.0**-24)[:, :count]
+
     def _unit(self, shape: tuple[int, ...], stream: str) -> Tensor:
         bits = self._bits(math.prod(shape), stream)  # (N, P)
         centred = ((bits >> 40) & 0xFFFFFF).float() + 0.5  # 24 bits, what float32 can hold
@@ -43,15 +66,17 @@ class Noise:
 
 
 def _mix(state: Tensor) -> Tensor:
-    """SplitMix64's finaliser; multiplication of int64 wraps, which is what it wants."""
-    state = (state ^ _shift_right(state, 30)) * _signed(0xBF58476D1CE4E5B9)
-    state = (state ^ _shift_right(state, 27)) * _signed(0x94D049BB133111EB)
-    return state ^ _shift_right(state, 31)
+    """SplitMix64's finaliser, in place; multiplication of int64 wraps, which is what it wants."""
+    spare = torch.empty_like(state)
+    state.bitwise_xor_(_shift_right(state, 30, spare)).mul_(_signed(0xBF58476D1CE4E5B9))
+    state.bitwise_xor_(_shift_right(state, 27, spare)).mul_(_signed(0x94D049BB133111EB))
+    return state.bitwise_xor_(_shift_right(state, 31, spare))
 
 
-def _shift_right(state: Tensor, places: int) -> Tensor:
+def _shift_right(state: Tensor, places: int, spare: Tensor) -> Tensor:
     # >> on int64 copies the sign bit; the mask makes it a logical shift
-    return (state >> places) & ((1 << (64 - places)) - 1)
+    torch.bitwise_right_shift(state, places, out=spare)
+    return spare.bitwise_and_((1 << (64 - places)) - 1)
 
 
 def _signed(number: int) -> int:

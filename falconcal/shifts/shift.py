@@ -1,7 +1,8 @@
 """What a shift is: a ladder of perturbations whose level 0 is the identity."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -44,3 +45,23 @@ class Shift:
             examples = torch.arange(len(inputs))
         noise = Noise(self.name, seed, level, examples.to(inputs.device))
         return self.apply(inputs.detach(), self.strengths[level], noise)
+
+    def __or__(self, other: "Shift") -> "Shift":
+        """Return both in a row, level by level, as far as both have levels.
+
+        The noise of each is what it is alone: ``(a | b).at(x, 3)`` is ``b.at(a.at(x, 3), 3)``.
+        """
+        levels = min(len(self.strengths), len(other.strengths))
+        return Shift(
+            f"{self.name} | {other.name}",
+            tuple(float(level) for level in range(levels)),
+            partial(_in_a_row, (self, other)),
+            f"{self.summary}; then {other.summary}",
+        )
+
+
+def _in_a_row(shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: Noise) -> Tensor:
+    for shift in shifts:
+        own_noise = replace(noise, name=shift.name)
+        inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise)
+    return inputs

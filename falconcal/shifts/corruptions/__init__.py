@@ -1,0 +1,116 @@
+"""The 19 corruptions of ImageNet-C on whole batches: one file a kind, and the table of them.
+
+Hendrycks & Dietterich, "Benchmarking neural network robustness to common corruptions and
+perturbations", ICLR 2019. Each is a shift whose strengths are the severities 1 to 5. Their names
+begin with ``corrupt_``, apart from the plain shifts that have other strengths.
+
+Adding one: write it in the file of its kind, its parameters in ``parameters.py``, and add a line
+to ``CORRUPTIONS``.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from falconcal.data import Bounds
+from falconcal.errors import UserError
+from falconcal.shifts.corruptions.blur import (
+    defocus_blur,
+    gaussian_blur,
+    glass_blur,
+    motion_blur,
+    zoom_blur,
+)
+from falconcal.shifts.corruptions.digital import (
+    contrast,
+    elastic_transform,
+    pixelate,
+    saturate,
+)
+from falconcal.shifts.corruptions.jpeg import jpeg_compression
+from falconcal.shifts.corruptions.noise import (
+    gaussian_noise,
+    impulse_noise,
+    shot_noise,
+    speckle_noise,
+)
+from falconcal.shifts.corruptions.parameters import parameters
+from falconcal.shifts.corruptions.spatter import spatter
+from falconcal.shifts.corruptions.weather import brightness, fog, frost, snow
+from falconcal.shifts.noise import Noise
+from falconcal.shifts.shift import Shift
+
+SEVERITIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+SMALLEST = 28  # pixels
+UNIT = Bounds(0.0, 1.0)
+ADVICE = "corruptions are made for images in that range, so scale the data to it"
+# values worked on at a time: what stays in the processor's cache is several times faster
+PIECE = 3 * 224 * 224
+
+# (images, noise, *parameters) -> images, before they are clipped
+Corruption = Callable[..., Tensor]
+
+CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
+    "gaussian_noise": (gaussian_noise, "noise of one deviation on every value"),
+    "shot_noise": (shot_noise, "few photons: Poisson counts"),
+    "impulse_noise": (impulse_noise, "values lost to black or white"),
+    "speckle_noise": (speckle_noise, "noise in proportion to the value"),
+    "defocus_blur": (defocus_blur, "spread over a disc"),
+    "glass_blur": (glass_blur, "seen through frosted glass"),
+    "motion_blur": (motion_blur, "moved in one direction"),
+    "zoom_blur": (zoom_blur, "moved towards the camera"),
+    "gaussian_blur": (gaussian_blur, "smoothed"),
+    "snow": (snow, "falling snow"),
+    "frost": (frost, "behind a frosted pane"),
+    "fog": (fog, "in patchy fog"),
+    "brightness": (brightness, "too bright"),
+    "contrast": (contrast, "contrast lost"),
+    "saturate": (saturate, "too little colour, then too much"),
+    "spatter": (spatter, "drops of water, then mud"),
+    "elastic_transform": (elastic_transform, "stretched here, squeezed there"),
+    "pixelate": (pixelate, "in coarse blocks"),
+    "jpeg_compression": (jpeg_compression, "JPEG of low quality"),
+}
+
+
+def corruption_shifts() -> dict[str, Shift]:
+    """Return the 19 shifts by name; images (N, 1 or 3, H, W) in [0, 1] in and out."""
+    return {
+        f"corrupt_{name}": Shift(
+            f"corrupt_{name}",
+            SEVERITIES,
+            partial(corrupt, name=name),
+            f"{summary} (ImageNet-C, severities 1 to 5)",
+        )
+        for name, (_, summary) in CORRUPTIONS.items()
+    }
+
+
+def corrupt(images: Tensor, severity: float, noise: Noise, *, name: str) -> Tensor:
+    """Return the images corrupted, with the published parameters for their size."""
+    check_images(images)
+    height, width = images.shape[2:]
+    values = parameters(name, height, width)[int(severity) - 1]
+    corruption, _ = CORRUPTIONS[name]
+    output = torch.empty_like(images, dtype=torch.float32)
+    size = max(1, PIECE // images[0].numel())
+    for start in range(0, len(images), size):
+        part = slice(start, start + size)
+        own_noise = replace(noise, examples=noise.examples[part])
+        piece = images[part].float()
+        UNIT.check(piece, ADVICE)
+        changed = corruption(piece, own_noise, *values)
+        torch.clamp(changed, 0, 1, out=output[part])
+    return output.to(images.dtype)
+
+
+def check_images(images: Tensor) -> None:
+    """Refuse what is no batch of grey or colour images."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or min(images.shape[2:]) < SMALLEST:
+        raise UserError(
+            f"expected images (N, 1 or 3 channels, height, width) of {SMALLEST} pixels or more a "
+            f"side, got shape {tuple(images.shape)}: corruptions are made for images alone."
+        )
