@@ -4,8 +4,8 @@
     python benchmarks/digits_results.py runs/digits-3
 
 Copies the rows, the settings and each run's record into ``results/digits``, then writes
-``docs/digits.md``, ``docs/cost.md`` and the table of the README from there: rows, all trials of the
-choice of settings (``trials.jsonl``) and the costs (``cost.json``).
+``docs/digits.md`` and the table of the README from there: rows, and all trials of the choice of
+settings (``trials.jsonl``).
 """
 
 import argparse
@@ -33,9 +33,8 @@ def main() -> None:
         keep(run)
     words = context()
     pages = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
-    for name in ("digits", "cost"):
-        text = pages.get_template(f"{name}.md.jinja").render(words)
-        (ROOT / "docs" / f"{name}.md").write_text(text.strip() + "\n")
+    text = pages.get_template("digits.md.jinja").render(words)
+    (ROOT / "docs" / "digits.md").write_text(text.strip() + "\n")
     write_readme(f"{words['headline']}\n\n{words['verdict']}")
 
 
@@ -54,7 +53,6 @@ def context() -> dict[str, Any]:
         "trials": {method: trial_table(trials, method) for method in ("dropout", "falcon")},
         "correlations": correlations(trials),
         "chosen": json.dumps(study["methods"], indent=2),
-        "cost": cost_table(),
         "earlier": len((RESULTS / "earlier_trials.jsonl").read_text().splitlines()),
         "gaps": gap_table(rows, study),
         "found": findings(trials, figures(rows, study)),
@@ -195,20 +193,6 @@ def _reaches(rows: list[dict[str, Any]], dropout: dict[str, float]) -> bool:
         and _average(rows, "test", "accuracy") >= dropout["accuracy"] - 0.01
         and _average(rows, "test", "ece") <= 0.06
     )
-
-
-def cost_table() -> str:
-    cost = json.loads((RESULTS / "cost.json").read_text())
-    lines = ["| what | figure | goal |", "| --- | ---: | --- |"]
-    lines += [f"| {name} | {value} | {GOALS.get(name, '')} |" for name, value in cost.items()]
-    return "\n".join(lines)
-
-
-GOALS = {
-    "step, exact": "about 3",
-    "step, shared": "at most 2.4",
-    "affine, times faster than SciPy": "at least 10",
-}
 
 
 def grouped(trials: list[dict[str, Any]], method: str) -> dict[str, list[dict[str, Any]]]:

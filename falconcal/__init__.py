@@ -54,7 +54,14 @@ if TYPE_CHECKING:
         signed_gap,
         smooth_calibration_error,
     )
-    from falconcal.models import MODELS, LeNet, make_model
+    from falconcal.models import (
+        MODELS,
+        VGG,
+        LeNet,
+        PixelRecurrent,
+        TokenTransformer,
+        make_model,
+    )
     from falconcal.predictions import Predictions, Scores, predict
     from falconcal.reading import PredictionFile, read_predictions
     from falconcal.report.score import write_score_page
@@ -119,7 +126,14 @@ _HOMES = {
         "signed_gap",
         "smooth_calibration_error",
     ],
-    "falconcal.models": ["MODELS", "LeNet", "make_model"],
+    "falconcal.models": [
+        "MODELS",
+        "VGG",
+        "LeNet",
+        "PixelRecurrent",
+        "TokenTransformer",
+        "make_model",
+    ],
     "falconcal.predictions": ["Predictions", "Scores", "predict"],
     "falconcal.reading": ["PredictionFile", "read_predictions"],
     "falconcal.report.score": ["write_score_page"],
@@ -145,6 +159,7 @@ __all__ = [
     "MODELS",
     "SHIFTS",
     "STUDIES",
+    "VGG",
     "Accumulator",
     "Assessment",
     "Bounds",
@@ -159,11 +174,13 @@ __all__ = [
     "L2Dropout",
     "LeNet",
     "Method",
+    "PixelRecurrent",
     "PredictionFile",
     "Predictions",
     "Scores",
     "Shift",
     "Study",
+    "TokenTransformer",
     "UsageError",
     "UserError",
     "accuracy",

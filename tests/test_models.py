@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from falconcal.data import Dataset, load_dataset
-from falconcal.models import MODELS, LeNet, make_model
+from falconcal.models import MODELS, VGG, LeNet, PixelRecurrent, TokenTransformer, make_model
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +42,34 @@ def test_lenet_has_the_papers_size() -> None:
 
 def test_lenet_takes_other_images() -> None:
     assert LeNet(classes=4, channels=3, size=32)(torch.rand(2, 3, 32, 32)).shape == (2, 4)
+
+
+def test_vgg19_has_the_papers_size() -> None:
+    assert sum(weight.numel() for weight in VGG().parameters()) == 21_624_650
+
+
+def test_vgg_takes_images_that_five_pools_would_use_up() -> None:
+    assert VGG(classes=4, channels=1, size=28)(torch.rand(2, 1, 28, 28)).shape == (2, 4)
+
+
+def test_recurrent_dropout_really_drops() -> None:
+    model = PixelRecurrent(dropout=0.5).train()
+    images = torch.rand(2, 1, 5, 5)
+    assert not torch.equal(model(images), model(images))
+    assert torch.equal(model.eval()(images), model(images))
+
+
+def test_a_recurrent_network_reads_pixels_row_by_row() -> None:
+    """Its output is that of the layer given the pixels as a list."""
+    model, image = PixelRecurrent(hidden=6), torch.rand(1, 1, 3, 4)
+    pixels = torch.tensor([[pixel] for row in image[0, 0].tolist() for pixel in row])
+    _, (last, _) = model.layer(pixels[None])
+    torch.testing.assert_close(model(image), model.classifier(last[0]))
+
+
+def test_the_transformer_knows_the_order_of_words() -> None:
+    model = TokenTransformer(3, vocabulary=9, length=5).eval()
+    tokens = torch.tensor([[1, 2, 3, 4, 0]])
+    assert model(tokens).shape == (1, 3)
+    assert not torch.allclose(model(tokens), model(tokens.flip(1)))
+    torch.testing.assert_close(model.classify(model.embed(tokens)), model(tokens))

@@ -12,21 +12,59 @@ from falconcal.data import Dataset
 from falconcal.data.examples import shape
 from falconcal.errors import UserError
 from falconcal.models.lenet import LeNet
+from falconcal.models.recurrent import Kind, PixelRecurrent
+from falconcal.models.transformer import TokenTransformer
+from falconcal.models.vgg import SMALL, VGG
 from falconcal.registry import look_up
 
-__all__ = ["MODELS", "LeNet", "make_model"]
+__all__ = ["MODELS", "VGG", "LeNet", "PixelRecurrent", "TokenTransformer", "make_model"]
 
 
 def _lenet(dataset: Dataset) -> nn.Module:
     """Two convolutions and three dense layers, the paper's network for MNIST."""
+    return LeNet(len(dataset.classes), *_image(dataset, "lenet"))
+
+
+def _vgg19(dataset: Dataset) -> nn.Module:
+    """Sixteen convolutions with batch norm and three dense layers, the paper's for CIFAR-10."""
+    return VGG(len(dataset.classes), *_image(dataset, "vgg19"))
+
+
+def _vgg_small(dataset: Dataset) -> nn.Module:
+    """Six convolutions with batch norm and one dense layer, for CPUs."""
+    classes, (channels, size) = len(dataset.classes), _image(dataset, "vgg_small")
+    return VGG(classes, channels, size, SMALL, dense=())
+
+
+def _lstm(dataset: Dataset) -> nn.Module:
+    """LSTM of 130 over the pixels of an image, one by one."""
+    return _recurrent(dataset, "lstm", 130)
+
+
+def _gru(dataset: Dataset) -> nn.Module:
+    """GRU of 250 over the pixels of an image, one by one."""
+    return _recurrent(dataset, "gru", 250)
+
+
+def _recurrent(dataset: Dataset, kind: Kind, hidden: int) -> nn.Module:
+    channels, _ = _image(dataset, kind)
+    return PixelRecurrent(len(dataset.classes), channels, kind, hidden)
+
+
+def _image(dataset: Dataset, name: str) -> tuple[int, int]:
+    """Return the channels and the height of a dataset's images."""
     if dataset.train.inputs.ndim != 4:
-        raise UserError(f"lenet needs images, got inputs of {shape(dataset.train.inputs)}.")
+        raise UserError(f"{name} needs images, got inputs of {shape(dataset.train.inputs)}.")
     channels, size = dataset.train.inputs.shape[1:3]
-    return LeNet(len(dataset.classes), channels, size)
+    return channels, size
 
 
 MODELS: dict[str, Callable[[Dataset], nn.Module]] = {
     "lenet": _lenet,
+    "vgg19": _vgg19,
+    "vgg_small": _vgg_small,
+    "lstm": _lstm,
+    "gru": _gru,
 }
 
 
