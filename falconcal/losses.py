@@ -1,10 +1,11 @@
-"""FALCON's losses as pure functions of logits and labels.
+"""Losses as pure functions of logits and labels: FALCON's first, then those of its rivals.
 
 Tomani & Buettner, "Towards Trustworthy Predictions from Deep Neural Networks with Fast Adversarial
 Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' code differ, the code's
 form is the default, since the published numbers rest on it, and the paper's has a name.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from falconcal.errors import UserError
 EntropyForm = Literal["renormalised", "literal"]
 CalibrationForm = Literal["half_sum", "root"]
 Total = Callable[[Tensor], Tensor]
+EvidentialForm = Literal["squares", "log", "digamma"]
 
 
 def predictive_entropy_loss(
@@ -99,6 +101,50 @@ def l2_penalty(model: nn.Module) -> Tensor:
     return torch.stack([weight.square().sum() for weight in weights]).sum()
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """L_CCE: the mean over examples, in float32 or wider even under mixed precision."""
-    return functional.cross_entropy(logits.float() if logits.dtype.itemsize < 4 else logits, labels)
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """L_CCE: the mean over examples, in float32 or wider even under mixed precision.
+
+    With smoothing, that share of each label is spread evenly over all classes.
+    """
+    return functional.cross_entropy(wide(logits), labels, label_smoothing=smoothing)
+
+
+def focal_loss(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
+    """Lin et al. 2017, equation 4: the mean of -(1 - p_y)^gamma log p_y."""
+    log_probs = wide(logits).log_softmax(1).gather(1, labels[:, None])[:, 0]  # (N,)
+    # at p_y = 1 a power below 1 has an infinite slope, times a log of 0: no step is wanted there
+    wrong = (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny)
+    return -(wrong**gamma * log_probs).mean()
+
+
+def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "squares") -> Tensor:
+    """Sensoy et al. 2018: the mean expected loss under Dir(alpha), given log alpha: (N, C), (N,).
+
+    ``squares`` is equation 5, ``log`` the likelihood of equation 3, ``digamma`` the expected
+    cross-entropy of equation 4.
+    """
+    _check_form(form, EvidentialForm)
+    alpha = wide(log_alpha).exp()  # (N, C)
+    truth = functional.one_hot(labels, alpha.shape[1]).to(alpha)  # (N, C)
+    strength = alpha.sum(1, keepdim=True)  # (N, 1)
+    if form == "squares":
+        probs = alpha / strength
+        return ((truth - probs).square() + probs * (1 - probs) / (strength + 1)).sum(1).mean()
+    function = torch.log if form == "log" else torch.digamma
+    return (truth * (function(strength) - function(alpha))).sum(1).mean()
+
+
+def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
+    """Sensoy et al. 2018: the mean KL(Dir(y + (1 - y) * alpha) || Dir(1)), given log alpha."""
+    alpha = wide(log_alpha).exp()
+    truth = functional.one_hot(labels, alpha.shape[1]).bool()
+    alpha = alpha.masked_fill(truth, 1.0)  # (N, C): what speaks for wrong classes alone
+    strength = alpha.sum(1, keepdim=True)  # (N, 1)
+    spread = torch.lgamma(strength)[:, 0] - torch.lgamma(alpha).sum(1)
+    pull = ((alpha - 1) * (torch.digamma(alpha) - torch.digamma(strength))).sum(1)
+    return (spread - math.lgamma(alpha.shape[1]) + pull).mean()
+
+
+def wide(logits: Tensor) -> Tensor:
+    """Return logits in float32 or wider: half precision has too few digits for a loss."""
+    return logits.float() if logits.dtype.itemsize < 4 else logits
