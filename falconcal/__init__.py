@@ -26,7 +26,17 @@ if TYPE_CHECKING:
         signed_rank,
     )
     from falconcal.losses import calibration_loss, predictive_entropy_loss
-    from falconcal.methods import METHODS, Falcon, FalconStep, L2Dropout, Method
+    from falconcal.method import Method
+    from falconcal.methods import (
+        METHODS,
+        Evidential,
+        Falcon,
+        FalconStep,
+        Focal,
+        L2Dropout,
+        LabelSmoothing,
+        Mixup,
+    )
     from falconcal.metrics import (
         CLASS_METRICS,
         METRICS,
@@ -54,16 +64,18 @@ if TYPE_CHECKING:
         signed_gap,
         smooth_calibration_error,
     )
-    from falconcal.models import (
-        MODELS,
-        VGG,
-        LeNet,
-        PixelRecurrent,
-        TokenTransformer,
-        make_model,
-    )
+    from falconcal.models import MODELS, VGG, LeNet, PixelRecurrent, TokenTransformer, make_model
     from falconcal.predictions import Predictions, Scores, predict
     from falconcal.reading import PredictionFile, read_predictions
+    from falconcal.recalibration import (
+        Calibration,
+        CalibrationWarning,
+        HistogramBinning,
+        Isotonic,
+        ScalingBinning,
+        Temperature,
+        VectorScaling,
+    )
     from falconcal.report.score import write_score_page
     from falconcal.shifts import (
         SHIFTS,
@@ -98,7 +110,17 @@ _HOMES = {
         "signed_rank",
     ],
     "falconcal.losses": ["calibration_loss", "predictive_entropy_loss"],
-    "falconcal.methods": ["METHODS", "Falcon", "FalconStep", "L2Dropout", "Method"],
+    "falconcal.method": ["Method"],
+    "falconcal.methods": [
+        "METHODS",
+        "Evidential",
+        "Falcon",
+        "FalconStep",
+        "Focal",
+        "L2Dropout",
+        "LabelSmoothing",
+        "Mixup",
+    ],
     "falconcal.metrics": [
         "CLASS_METRICS",
         "METRICS",
@@ -136,6 +158,15 @@ _HOMES = {
     ],
     "falconcal.predictions": ["Predictions", "Scores", "predict"],
     "falconcal.reading": ["PredictionFile", "read_predictions"],
+    "falconcal.recalibration": [
+        "Calibration",
+        "CalibrationWarning",
+        "HistogramBinning",
+        "Isotonic",
+        "ScalingBinning",
+        "Temperature",
+        "VectorScaling",
+    ],
     "falconcal.report.score": ["write_score_page"],
     "falconcal.shifts": [
         "SHIFTS",
@@ -163,26 +194,37 @@ __all__ = [
     "Accumulator",
     "Assessment",
     "Bounds",
+    "Calibration",
+    "CalibrationWarning",
     "CollapseWarning",
     "Dataset",
     "Difference",
+    "Evidential",
     "Examples",
     "Falcon",
     "FalconStep",
+    "Focal",
+    "HistogramBinning",
     "History",
     "Interval",
+    "Isotonic",
     "L2Dropout",
+    "LabelSmoothing",
     "LeNet",
     "Method",
+    "Mixup",
     "PixelRecurrent",
     "PredictionFile",
     "Predictions",
+    "ScalingBinning",
     "Scores",
     "Shift",
     "Study",
+    "Temperature",
     "TokenTransformer",
     "UsageError",
     "UserError",
+    "VectorScaling",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",

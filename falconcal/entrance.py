@@ -102,6 +102,8 @@ def input_gradient(
         logits = entrance.run(model, start, point)
         target = labels.long().to(point.device)
         loss = nn.functional.cross_entropy(logits, target, reduction="sum")
+        if not loss.requires_grad:  # a model of steps, such as histogram binning: level everywhere
+            return torch.zeros_like(point).to(inputs.device)
         (gradient,) = torch.autograd.grad(loss, point)
     return gradient.to(inputs.device, point.dtype)
 

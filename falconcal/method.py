@@ -1,13 +1,59 @@
-"""What a method is: a frozen dataclass of settings with one verb."""
+"""What a method is: a frozen dataclass of settings with one verb, and a word on what it returns."""
 
-from typing import Protocol
+import dataclasses
+from typing import Annotated, Any, Protocol, TypeVar, cast, runtime_checkable
 
+from pydantic import AfterValidator
 from torch import nn
 
 from falconcal.data import Batches
 
 
+@runtime_checkable
 class Method(Protocol):
     """``fit`` returns a module, inputs in and logits out, whatever the method."""
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module: ...
+
+
+@runtime_checkable
+class Structured(Method, Protocol):
+    """A method whose ``fit`` returns something other than the model it was given.
+
+    ``structure`` puts the same thing together around a model without training it, so that stored
+    weights can be loaded into it.
+    """
+
+    def structure(self, model: nn.Module) -> nn.Module: ...
+
+
+def structure_of(method: Method | None, model: nn.Module) -> nn.Module:
+    """Return what ``fit`` would return, not trained: settings and weights make it whole."""
+    return method.structure(model) if isinstance(method, Structured) else model
+
+
+def _no_class(value: object) -> object:
+    if isinstance(value, type):
+        raise ValueError(f"should be a method with its settings, such as {value.__name__}()")
+    return value
+
+
+# the method inside another one: what is calibrated, or what the members of an ensemble are
+Base = Annotated[Method, AfterValidator(_no_class)]
+Kind = TypeVar("Kind", bound=Method)
+
+
+def innermost(method: Method) -> Method:
+    """Return the method inside all others: the one that trains."""
+    base = getattr(method, "base", None)
+    return method if base is None else innermost(base)
+
+
+def seeded(method: Kind, seed: int) -> Kind:
+    """Return the method, and whatever it is based on, with another seed where it takes one."""
+    values = cast("Any", method)
+    changes = {"seed": seed} if hasattr(method, "seed") else {}
+    base = getattr(method, "base", None)
+    if base is not None:
+        changes["base"] = seeded(base, seed)
+    return cast("Kind", dataclasses.replace(values, **changes))

@@ -78,5 +78,5 @@ def _explain_one(known: list[str], problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "unexpected_keyword_argument":
         return f"unknown setting {place!r}. {did_you_mean(place, known)}"
-    expected = problem["msg"].replace("Input should be", "should be")
+    expected = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return f"{place} {expected}, got {problem['input']!r}"

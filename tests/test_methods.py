@@ -1,28 +1,72 @@
-"""Every method of the table under one contract, and what is special to FALCON."""
+"""Every method of the table under one contract, and what is special to each."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.errors import UserError
-from falconcal.losses import calibration_loss, predictive_entropy_loss
-from falconcal.methods import METHODS, Falcon, L2Dropout
+from falconcal.losses import (
+    EvidentialForm,
+    calibration_loss,
+    misleading_evidence,
+    predictive_entropy_loss,
+)
+from falconcal.method import Method, seeded, structure_of
+from falconcal.methods import (
+    METHODS,
+    Evidential,
+    Falcon,
+    Focal,
+    L2Dropout,
+    Mixup,
+    make_method,
+    plain_settings,
+)
 from falconcal.methods import falcon as falcon_module
+from falconcal.methods import mixup as mixup_module
+from falconcal.methods.evidential import EvidenceForm, evidential_terms
 from falconcal.metrics import accuracy
 from falconcal.predictions import predict
-from falconcal.settings import as_dict
+from falconcal.recalibration import Temperature
+from falconcal.shifts.adversarial import fgsm
 from falconcal.studies.store import load_weights, save_weights
-from falconcal.training import Step
+from falconcal.training import Step, Training
 from tests.conftest import small_network
 
 QUICK = {"epochs": 25, "learning_rate": 0.01}
-# a few steps teach these networks little, and falconcal rightly says so
-pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+# a few steps teach these networks little, and falconcal rightly says so; and what they do learn has
+# no mistakes on which a temperature could settle
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning"),
+]
+
+
+def settings_of(method: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(method)}
+
+
+TRAINED = [name for name, method in METHODS.items() if "epochs" in settings_of(method)]
+BASED = [name for name, method in METHODS.items() if "base" in settings_of(method)]
+
+
+def made(name: str, **settings: object) -> Method:
+    """Return a method of the table; where it has a base, the settings are those of the base."""
+    if name in BASED:
+        return METHODS[name](base=L2Dropout(**settings))  # type: ignore[arg-type]
+    return METHODS[name](**settings)
 
 
 def fitted(name: str, tiny: Dataset, seed: int = 0, **settings: object) -> nn.Module:
-    method = METHODS[name](**{**QUICK, **settings}, seed=seed)
+    method = seeded(made(name, **{**QUICK, **settings}), seed)
     batches = tiny.train.batches(30, shuffle=True, seed=seed)
     return method.fit(small_network(seed=0), batches, tiny.validation.batches())
 
@@ -34,9 +78,10 @@ def log_probs(model: nn.Module, tiny: Dataset) -> Tensor:
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns_and_gives_a_normalised_distribution(name: str, tiny: Dataset) -> None:
     model = fitted(name, tiny)
-    assert not model.training
+    assert not any(module.training for module in model.modules())
     predictions = predict(model, tiny.test)
     assert accuracy(predictions) > 0.9
+    assert predictions.log_probs.isfinite().all()
     torch.testing.assert_close(predictions.log_probs.exp().sum(1), torch.ones(30).double())
 
 
@@ -49,34 +94,101 @@ def test_same_seed_same_result_other_seed_other_result(name: str, tiny: Dataset)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_saved_and_loaded_it_predicts_the_same(name: str, tiny: Dataset, tmp_path: object) -> None:
-    from pathlib import Path
-
-    file = Path(str(tmp_path)) / "weights.safetensors"
+def test_settings_and_weights_are_all_it_takes_to_load_it(
+    name: str, tiny: Dataset, tmp_path: Path
+) -> None:
     model = fitted(name, tiny, epochs=2)
-    save_weights(file, model)
-    loaded = load_weights(file, small_network(seed=5))
+    save_weights(tmp_path / "weights.safetensors", model)
+    settings = json.dumps(plain_settings(made(name, **{**QUICK, "epochs": 2})))
+    structure = structure_of(make_method(json.loads(settings)), small_network(seed=5))
+    loaded = load_weights(tmp_path / "weights.safetensors", structure)
+    assert not any(module.training for module in loaded.modules())
     assert torch.equal(log_probs(model, tiny), log_probs(loaded, tiny))
+    assert torch.equal(log_probs(model, tiny), log_probs(copy.deepcopy(loaded), tiny))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_path: Path) -> None:
+    model = fitted(name, tiny, epochs=1)
+    save_weights(tmp_path / "weights.safetensors", model)
+    with pytest.raises(UserError, match=r"cannot read the weights .*weights\.safetensors"):
+        load_weights(tmp_path / "weights.safetensors", nn.Linear(2, 3))
+    save_weights(tmp_path / "weights.safetensors", nn.Linear(2, 3))
+    structure = structure_of(made(name), small_network())
+    with pytest.raises(UserError, match=r"cannot read the weights .*weights\.safetensors"):
+        load_weights(tmp_path / "weights.safetensors", structure)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_it_survives_a_validation_set_with_a_missing_class(name: str, tiny: Dataset) -> None:
-    some = tiny.validation.labels != 1
-    validation = Examples(tiny.validation.inputs[some], tiny.validation.labels[some], tiny.bounds)
+    some = torch.cat([(tiny.validation.labels != 1).nonzero()[:, 0]] * 2)
+    inputs, labels = tiny.validation.inputs[some], tiny.validation.labels[some]
+    validation = Examples(inputs, labels, tiny.bounds, tiny.classes)
     for keep in ("last", "best"):
-        method = METHODS[name](**QUICK, keep=keep)
-        method.fit(small_network(), tiny.train.batches(30), validation.batches())
+        method = made(name, **QUICK, keep=keep)
+        model = method.fit(small_network(), tiny.train.batches(30), validation.batches())
+        predictions = predict(model, validation)
+        assert predictions.log_probs.isfinite().all()
+        assert accuracy(predictions) > 0.9
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
+    model = fitted(name, tiny, epochs=3)
+    attacked = fgsm(model, tiny.test.inputs, tiny.test.labels, 0.1, tiny.bounds)
+    assert attacked.isfinite().all()
+    assert attacked.dtype == tiny.test.inputs.dtype
+    moved = (attacked - tiny.test.inputs).abs().max().item()
+    assert moved == pytest.approx(0.0 if name in STEPS else 0.1)
+
+
+# level between steps, and where no mistake was seen; so without a gradient
+STEPS = {"histogram", "isotonic"}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_its_settings_are_frozen_and_survive_plain_data(name: str) -> None:
-    method = METHODS[name](epochs=7, **({"bounds": Bounds(0.0, 2.0)} if name == "falcon" else {}))
-    assert METHODS[name](**as_dict(method)) == method
+    method = made(name, epochs=7)
+    assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
+    assert seeded(seeded(method, 3), 0) == method
+    setting = "base" if name in BASED else "epochs"
     with pytest.raises(AttributeError):
-        method.epochs = 8  # type: ignore[attr-defined]
+        setattr(method, setting, 8)
+
+
+def test_a_method_from_outside_is_a_dataclass() -> None:
+    assert make_method({"method": "falconcal.methods.focal:Focal", "gamma": 1.0}) == Focal(
+        gamma=1.0
+    )
+    with pytest.raises(UserError, match=r"'torch\.nn:Identity' to be a dataclass of settings"):
+        make_method({"method": "torch.nn:Identity"})
+
+
+def test_bounds_survive_plain_data_inside_a_base() -> None:
+    method = Temperature(base=Falcon(bounds=Bounds(0.0, 2.0)))
+    assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) -> None:
+    method, train = made(name, epochs=1), tiny.train.batches(30)
+    with pytest.raises(UserError, match="at least one validation batch, got none"):
+        method.fit(small_network(), train, [])
+    unknown = Examples(tiny.train.inputs, tiny.train.labels - 1, tiny.bounds)
+    with pytest.raises(UserError, match="true class for every example, got labels below 0"):
+        method.fit(small_network(), unknown.batches(30), tiny.validation.batches())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_and_setting_is_in_the_docs(name: str) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+    common = settings_of(Training) if name in TRAINED else {"base"}
+    for setting in settings_of(METHODS[name]) - common:
+        assert f"`{setting}`" in row
+
+
+@pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
@@ -94,6 +206,112 @@ def test_its_settings_are_frozen_and_survive_plain_data(name: str) -> None:
 def test_wrong_settings_are_refused(name: str, setting: str, value: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         METHODS[name](**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("label_smoothing", "smoothing", 1.5),
+        ("focal", "gamma", -1.0),
+        ("mixup", "alpha", -0.1),
+        ("evidential", "evidence", "tanh"),
+        ("evidential", "form", "cubes"),
+        ("evidential", "divergence_weight", -1.0),
+        ("evidential", "divergence_epochs", 0),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, setting: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"{setting} should be"):
+        METHODS[name](**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("label_smoothing", {"smoothing": 0.0}),
+        ("focal", {"gamma": 0.0}),
+        ("mixup", {"alpha": 0.0}),
+    ],
+)
+def test_at_its_neutral_setting_it_takes_the_steps_of_dropout(
+    name: str, settings: dict[str, Any], tiny: Dataset
+) -> None:
+    neutral = fitted(name, tiny, epochs=3, dropout=0.0, l2_weight=0.01, **settings)
+    plain = fitted("dropout", tiny, epochs=3, dropout=0.0, l2_weight=0.01)
+    torch.testing.assert_close(log_probs(neutral, tiny), log_probs(plain, tiny))
+    other = fitted(name, tiny, epochs=3, dropout=0.0, l2_weight=0.01)
+    assert not torch.allclose(log_probs(other, tiny), log_probs(plain, tiny))
+
+
+def first_step(
+    tiny: Dataset, seed: int = 0, epoch: int = 1, model: nn.Module | None = None
+) -> Step:
+    batch = tiny.train.inputs[:8], tiny.train.labels[:8]
+    generator = torch.Generator().manual_seed(seed)
+    return Step(model or small_network().eval(), *batch, epoch, 20, generator)
+
+
+def test_mixup_is_the_loss_on_blended_inputs_and_labels(tiny: Dataset) -> None:
+    """The cross-entropy against blended one-hot labels, lambda and partners drawn alike."""
+    method = Mixup(alpha=0.4)
+    terms = mixup_module.mixed_terms(method, first_step(tiny, seed=3))
+    again = first_step(tiny, seed=3)
+    share = mixup_module.draw_share(0.4, again)
+    partners = mixup_module.draw_partners(again)
+    assert 0 < share < 1
+    assert sorted(partners.tolist()) == list(range(8))
+    blended = share * again.inputs + (1 - share) * again.inputs[partners]
+    labels = nn.functional.one_hot(again.labels, 3).float()
+    targets = share * labels + (1 - share) * labels[partners]
+    expected = nn.functional.cross_entropy(again.model(blended), targets)
+    torch.testing.assert_close(terms["cross_entropy"], expected)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.4, 1.0])
+def test_mixup_draws_its_share_from_beta(alpha: float, tiny: Dataset) -> None:
+    shares = [mixup_module.draw_share(alpha, first_step(tiny, seed)) for seed in range(400)]
+    assert stats.kstest(shares, stats.beta(alpha, alpha).cdf).pvalue > 0.001
+
+
+def test_mixup_refuses_whole_numbers(tiny: Dataset) -> None:
+    words = Examples((tiny.train.inputs * 255).long(), tiny.train.labels)
+    with pytest.raises(UserError, match="floating-point"):
+        Mixup(epochs=1).fit(small_network(), words.batches(30), words.batches(30))
+
+
+@pytest.mark.parametrize("evidence", ["relu", "softplus", "exp"])
+def test_evidential_predicts_alpha_over_strength(evidence: EvidenceForm, tiny: Dataset) -> None:
+    """Not the softmax of the network's outputs."""
+    network = small_network()
+    model = Evidential(evidence=evidence).structure(network)
+    with torch.no_grad():
+        outputs = network.eval()(tiny.test.inputs).double()
+    shape = {"relu": outputs.clamp_min(0), "softplus": outputs.exp().log1p(), "exp": outputs.exp()}
+    alpha = shape[evidence] + 1
+    expected = alpha / alpha.sum(1, keepdim=True)
+    torch.testing.assert_close(log_probs(model, tiny).exp(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_evidential_reaches_its_divergence_weight_over_ten_epochs(tiny: Dataset) -> None:
+    method = Evidential(divergence_weight=2.0)
+    model = method.structure(small_network().eval())
+    divergence = {
+        epoch: evidential_terms(method, first_step(tiny, epoch=epoch, model=model))["divergence"]
+        for epoch in (1, 5, 10, 15)
+    }
+    step = first_step(tiny, model=model)
+    full = 2.0 * misleading_evidence(model(step.inputs), step.labels)
+    for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (15, 1.0)):
+        torch.testing.assert_close(divergence[epoch], share * full)
+
+
+@pytest.mark.parametrize("form", ["squares", "log", "digamma"])
+@pytest.mark.parametrize("evidence", ["relu", "softplus", "exp"])
+def test_every_form_of_evidential_learns(
+    form: EvidentialForm, evidence: EvidenceForm, tiny: Dataset
+) -> None:
+    model = fitted("evidential", tiny, form=form, evidence=evidence)
+    assert accuracy(predict(model, tiny.test)) > 0.9
 
 
 @pytest.mark.parametrize(

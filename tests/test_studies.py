@@ -11,9 +11,12 @@ import torch
 from falconcal.data import TensorBatches
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
+from falconcal.method import structure_of
+from falconcal.methods import Evidential, Falcon, make_method
 from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet
 from falconcal.predictions import predict
+from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import write_report
 from falconcal.selection import ShiftedValidation
 from falconcal.shifts import affine_shifts
@@ -337,6 +340,99 @@ def test_an_unknown_method_in_the_file_is_refused() -> None:
     with pytest.raises(UsageError, match="Did you mean 'falcon'"):
         read_study(values, "test")
     assert tomllib.loads(values)["methods"]["falkon"]
+
+
+CALIBRATED = """
+[methods.falcon_temperature]
+method = "temperature"
+base = "falcon"
+[methods.vector]
+base.method = "evidential"
+base.epochs = 12
+base.learning_rate = 0.01
+"""
+
+
+def calibrated(*changes: str, text: str = CALIBRATED) -> Study:
+    return read_study(TEXT + text, "test", changes)
+
+
+def test_a_base_is_a_method_of_the_study_or_a_table_of_its_own() -> None:
+    made = calibrated("falcon.entropy_weight=3.0", "vector.base.form=log", "vector.penalty=0.5")
+    falcon = Falcon(epochs=12, learning_rate=0.01, keep="best", entropy_weight=3.0, seed=4)
+    assert made.method("falcon_temperature", 4) == Temperature(base=falcon)
+    evidential = Evidential(epochs=12, learning_rate=0.01, form="log", seed=4)
+    assert made.method("vector", 4) == VectorScaling(base=evidential, penalty=0.5)
+
+
+def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
+    methods = calibrated().resolved()["methods"]
+    temperature = methods["falcon_temperature"]
+    assert temperature["method"] == "temperature"
+    assert temperature["base"] == {"method": "falcon", **methods["falcon"]}
+    assert "method" not in methods["vector"]
+    assert methods["vector"]["base"]["evidence"] == "relu"
+    assert "seed" not in json.dumps(methods)
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
+def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path) -> None:
+    spy = Silent()
+    run_study(calibrated(), tmp_path, spy, ["falcon_temperature", "vector"])
+    for name in ("falcon_temperature", "vector"):
+        folder = RunKey(PLAIN, name, 0).folder(tmp_path)
+        stored = json.loads((folder / "settings.json").read_text())
+        method = make_method({"method": stored["method"], **stored["settings"]})
+        structure = structure_of(method, small_network(seed=9))
+        model = load_weights(folder / "weights.safetensors", structure)
+        scores = predict(model, load_stripes().test).scores()
+        table = polars.read_parquet(folder / "scores.parquet").filter(level=0)
+        assert scores.confidence.tolist() == pytest.approx(table["confidence"].to_list())
+        assert len(polars.read_parquet(folder / "history.parquet")) > 0
+    kept = RunKey(PLAIN, "falcon_temperature", 0).folder(tmp_path) / "run.json"
+    assert json.loads(kept.read_text())["kept_epoch"] is not None
+    assert write_report(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[methods.temperature]", 'methods.temperature: expected base = "METHOD"'),
+        ('[methods.temperature]\nbase = "falcn"', "Did you mean 'falcon'"),
+        ('[methods.temperature]\nbase = "focal"', "unknown method of the study as base"),
+        ('[methods.temperature]\nbase = "temperature"', "leads back to itself"),
+        ("[methods.temperature]\nbase = 3", "base should be an instance of Method, got 3"),
+        ("[methods.temperature]\nbase.epochs = 3", 'expected method = "NAME"'),
+        ("[methods.temperature]\nbase.method = 3", 'expected method = "NAME"'),
+        ('[methods.temperature]\nbase.method = "falcn"', "Did you mean 'falcon'"),
+        (
+            '[methods.temperature]\nbase.method = "falcon"\nbase.seed = 1',
+            "methods.temperature.base: seed is set by the run",
+        ),
+        ('[methods.temperature]\nbase.method = "vector"', 'expected base = "METHOD"'),
+        ('[methods.mine]\nmethod = "falcn"', "Did you mean 'falcon'"),
+        ('[methods.focal]\nmethod = "falcon"', "is the name of another method"),
+        ('[methods."../mine"]\nmethod = "falcon"', "String should match pattern"),
+    ],
+)
+def test_a_wrong_base_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        calibrated(text=text)
+    assert message in str(error.value)
+
+
+def test_a_base_of_the_study_is_changed_where_it_stands() -> None:
+    with pytest.raises(UsageError, match="the base is 'falcon', no table of its own"):
+        calibrated("falcon_temperature.base.epochs=3")
+    with pytest.raises(UsageError, match="the study has no method 'isotonic'"):
+        calibrated("isotonic.base.epochs=3")
+
+
+def test_keeping_the_best_epoch_inside_a_base_needs_the_reference_method() -> None:
+    text = TEXT.partition("[methods.dropout]")[0]
+    base = '[methods.vector]\nbase = {method = "falcon", keep = "best"}\n'
+    with pytest.raises(UsageError, match=r"methods\.vector: .* needs the method dropout"):
+        read_study(text + base, "test")
 
 
 def test_keeping_the_best_epoch_needs_the_reference_method() -> None:

@@ -1,19 +1,90 @@
 """Methods: one file each, and the table of them.
 
 Adding one: write ``methods/NAME.py`` in the order of its neighbours (docstring with citation,
-settings, ``fit``, objectives, helpers) and add a line to ``METHODS``.
+settings, ``fit``, objectives, helpers) and add a line to ``METHODS``. Those that calibrate what
+another method has trained live in ``recalibration/``.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from falconcal.errors import UsageError
+from falconcal.method import Method
 from falconcal.methods.dropout import L2Dropout
+from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
-from falconcal.methods.method import Method
+from falconcal.methods.focal import Focal
+from falconcal.methods.label_smoothing import LabelSmoothing
+from falconcal.methods.mixup import Mixup
 from falconcal.methods.own_loop import FalconStep
+from falconcal.recalibration import (
+    HistogramBinning,
+    Isotonic,
+    ScalingBinning,
+    Temperature,
+    VectorScaling,
+)
+from falconcal.registry import look_up
+from falconcal.settings import as_dict
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
     "falcon": Falcon,
+    "label_smoothing": LabelSmoothing,
+    "focal": Focal,
+    "mixup": Mixup,
+    "evidential": Evidential,
+    "temperature": Temperature,
+    "vector": VectorScaling,
+    "isotonic": Isotonic,
+    "histogram": HistogramBinning,
+    "scaling_binning": ScalingBinning,
 }
 
-__all__ = ["METHODS", "Falcon", "FalconStep", "L2Dropout", "Method"]
+__all__ = [
+    "METHODS",
+    "Evidential",
+    "Falcon",
+    "FalconStep",
+    "Focal",
+    "L2Dropout",
+    "LabelSmoothing",
+    "Mixup",
+    "make_method",
+    "plain_settings",
+]
+
+
+def make_method(values: Mapping[str, Any]) -> Method:
+    """Return a method of plain settings, its name among them as ``method``; so for a ``base``."""
+    settings = dict(values)
+    name = settings.pop("method", None)
+    if not isinstance(name, str):
+        raise UsageError(f'expected method = "NAME", such as "falcon", got {name!r}.')
+    if isinstance(settings.get("base"), Mapping):
+        settings["base"] = make_method(settings["base"])
+    try:
+        method = look_up("method", name, METHODS)(**settings)
+    except TypeError as error:
+        raise UsageError(
+            f"method {name!r} does not take the settings {', '.join(settings)}: {error}."
+        ) from None
+    if not dataclasses.is_dataclass(method):
+        raise UsageError(f"expected method {name!r} to be a dataclass of settings.")
+    return method
+
+
+def plain_settings(method: Any) -> dict[str, Any]:
+    """Return a method as plain data that JSON and TOML can hold; ``make_method`` reads it."""
+    values = {"method": method_name(method), **as_dict(method)}
+    if isinstance(getattr(method, "base", None), Method):
+        values["base"] = plain_settings(method.base)
+    return values
+
+
+def method_name(method: Method) -> str:
+    """Return the name in the table, or package.module:Name for a method from outside."""
+    kind = type(method)
+    names = (name for name, known in METHODS.items() if known is kind)
+    return next(names, f"{kind.__module__}:{kind.__qualname__}")

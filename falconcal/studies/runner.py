@@ -14,7 +14,7 @@ from falconcal.errors import unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
 from falconcal.layout import PLAIN, RunKey
-from falconcal.methods import Method
+from falconcal.method import Method, innermost
 from falconcal.models import make_model
 from falconcal.selection import shifted_validation
 from falconcal.shifts import find_shift
@@ -58,7 +58,7 @@ def run_study(
                 progress.skip(run, number, len(runs))
                 continue
             method = study.method(run.method, run.seed)
-            progress.begin(run, number, len(runs), getattr(method, "epochs", 0))
+            progress.begin(run, number, len(runs), getattr(innermost(method), "epochs", 0))
             started = time.perf_counter()
             _run(study, store, dataset, run, method, progress)
             progress.end(run, time.perf_counter() - started)
@@ -124,7 +124,7 @@ def _validation(
 ) -> Batches:
     """Return validation data: shifted once against the reference model if an epoch is chosen."""
     plain = dataset.validation.batches(500)
-    if getattr(method, "keep", "last") == "last":
+    if getattr(innermost(method), "keep", "last") == "last":
         return plain
     progress.note("validation data is perturbed through the reference model")
     reference = _reference(study, store, dataset)

@@ -8,15 +8,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from falconcal.data import DATASETS
-from falconcal.errors import UsageError, did_you_mean
-from falconcal.methods import METHODS, Method
+from falconcal.errors import UsageError, did_you_mean, unknown
+from falconcal.method import Method, innermost, seeded
+from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import MODELS
-from falconcal.registry import check_names, look_up
+from falconcal.registry import check_names
 from falconcal.settings import Count, as_dict, settings
 from falconcal.shifts import Shift, find_shift
 from falconcal.shifts.affine import Centre
 
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
+MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -33,23 +35,38 @@ class Study:
     centre: Centre = "middle"  # of the affine shifts
     shifts: Annotated[Names, Field(min_length=1)]  # the tested ones
     selection_shifts: Names = ()  # those that served to choose settings; reported apart
-    methods: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+    # by the name that results bear: the method's own, or any other beside a setting ``method``
+    methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
 
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
-        if "seed" in self.methods[name]:
-            raise UsageError(f"methods.{name}: seed is set by the run; use --seeds.")
-        return _make(name, {**self.methods[name], "seed": seed})
+        return seeded(make_method(self._written_out(name)), seed)
 
     def all_shifts(self) -> list[Shift]:
         return [find_shift(name, self.centre) for name in (*self.shifts, *self.selection_shifts)]
 
     def resolved(self) -> dict[str, Any]:
         """Return the study as plain data, every method with all its settings, defaults too."""
-        methods = {name: as_dict(self.method(name)) for name in self.methods}
-        for method in methods.values():
-            del method["seed"]
-        return {**as_dict(self), "methods": methods}
+        return {**as_dict(self), "methods": {name: self._resolved(name) for name in self.methods}}
+
+    def _resolved(self, name: str) -> dict[str, Any]:
+        values = _seedless(plain_settings(self.method(name)))
+        if "method" not in self.methods[name]:
+            del values["method"]  # it is the name
+        return values
+
+    def _written_out(self, name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Return a method's settings, its name among them, and those of a base named by a word."""
+        if name in inside:
+            raise UsageError(f"methods.{name}: its base leads back to itself.")
+        values = {"method": name, **self.methods[name]}
+        if isinstance(values.get("base"), str):
+            base = values["base"]
+            if base not in self.methods:
+                raise unknown(f"method of the study as base of methods.{name}:", base, self.methods)
+            values["base"] = self._written_out(base, (*inside, name))
+        _check_seedless(values, f"methods.{name}")
+        return values
 
 
 def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
@@ -63,9 +80,8 @@ def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
     study = Study(**values)
     check_names("dataset", [study.dataset], DATASETS)
     check_names("model", [study.model], MODELS)
-    check_names("method", study.methods, METHODS)
     _check_shifts(study)
-    _check_reference(study)
+    _check_methods(study)
     return study
 
 
@@ -90,6 +106,10 @@ def _apply(values: dict[str, Any], change: str) -> None:
 
 
 def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, Any]:
+    """Return the settings of a method, or with ``METHOD.base`` those of the base inside it."""
+    if method.endswith(".base"):
+        outer = _method_table(values, method.removesuffix(".base"), key)
+        return _base_table(outer.get("base"), key)
     methods = values.get("methods")
     methods = methods if isinstance(methods, dict) else {}
     table = methods.get(method)
@@ -98,6 +118,15 @@ def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, An
             f"--set {key}: the study has no method {method!r}. {did_you_mean(method, methods)}"
         )
     return table
+
+
+def _base_table(base: Any, key: str) -> dict[str, Any]:
+    if not isinstance(base, dict):
+        raise UsageError(
+            f"--set {key}: the base is {base!r}, no table of its own; change the settings of that "
+            "method of the study instead."
+        )
+    return base
 
 
 def _check_key(setting: str, key: str) -> None:
@@ -109,14 +138,20 @@ def _check_key(setting: str, key: str) -> None:
         )
 
 
-def _make(name: str, values: dict[str, Any]) -> Method:
-    """Make a method with its settings; one from outside may not take them."""
-    try:
-        return look_up("method", name, METHODS)(**values)
-    except TypeError as error:
-        raise UsageError(
-            f"method {name!r} does not take the settings {', '.join(values)}: {error}."
-        ) from None
+def _check_seedless(values: dict[str, Any], place: str) -> None:
+    if "seed" in values:
+        raise UsageError(f"{place}: seed is set by the run; use --seeds.")
+    if isinstance(values.get("base"), dict):
+        _check_seedless(values["base"], f"{place}.base")
+
+
+def _seedless(values: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the seeds, which are the run's, in any base too."""
+    return {
+        name: _seedless(value) if name == "base" and value is not None else value
+        for name, value in values.items()
+        if name != "seed"
+    }
 
 
 def _check_shifts(study: Study) -> None:
@@ -130,10 +165,19 @@ def _check_shifts(study: Study) -> None:
             )
 
 
-def _check_reference(study: Study) -> None:
+def _check_methods(study: Study) -> None:
     """Make every method once, so that a wrong setting is found before a run."""
-    for name, chosen in study.resolved()["methods"].items():
-        if chosen.get("keep") == "best" and REFERENCE not in study.methods:
+    for name in study.methods:
+        if name in METHODS and study.methods[name].get("method", name) != name:
+            raise UsageError(f"methods.{name} is the name of another method: choose a free one.")
+        trained = innermost(study.method(name))
+        if hasattr(trained, "base"):
+            raise UsageError(
+                f'methods.{name}: expected base = "METHOD", a method of the study that trains '
+                "what is calibrated, or a table base of its own; without it an untrained network "
+                "would be calibrated."
+            )
+        if getattr(trained, "keep", "last") == "best" and REFERENCE not in study.methods:
             raise UsageError(
                 f'methods.{name}: keep = "best" needs the method {REFERENCE} in the study, whose '
                 "model perturbs the validation data."

@@ -66,7 +66,7 @@ class Step:
 
     def logits_at(self, point: Tensor) -> Tensor:
         """Return the model's output with another point at its entrance: (N, C)."""
-        if not self.entrance.moves_inputs:
+        if not self.entrance.moves_inputs and not point.requires_grad:
             # the value is the point, the gradient goes through to the embedding all the same
             clean = self.point()
             point = point + (clean - clean.detach())

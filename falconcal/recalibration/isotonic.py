@@ -1,0 +1,68 @@
+"""Isotonic regression: for each class the rising curve that fits best, then renormalised.
+
+Zadrozny & Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates",
+KDD 2002. One class against the rest: the pooled adjacent violators give the rising step function of
+least squares; between its points it is read off linearly, beyond them it stays level. A class that
+the validation labels lack gets probability 0, a row of zeros becomes uniform.
+"""
+
+from typing import ClassVar
+
+import numpy
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from falconcal.recalibration.calibrated import (
+    Parameters,
+    Recalibration,
+    against_the_rest,
+    renormalised,
+)
+from falconcal.settings import settings
+
+
+@settings
+class Isotonic(Recalibration):
+    """A rising curve for each class, from validation data."""
+
+    names: ClassVar[tuple[str, ...]] = ("points", "values")  # (C, K): curves, padded at the end
+
+    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+        probs, truth = log_probs.exp().T, against_the_rest(labels, log_probs.shape[1])  # (C, N)
+        curves = [rising_curve(*pair) for pair in zip(probs, truth, strict=True)]
+        points, values = (_padded(list(rows)) for rows in zip(*curves, strict=True))
+        return {"points": points, "values": values}
+
+    def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
+        points, values = parameters["points"], parameters["values"]
+        return renormalised(interpolated(log_probs.exp().T, points, values).T)
+
+
+def rising_curve(probs: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the corners of the isotonic fit of truth on probability: (N,), (N,) -> (K,), (K,)."""
+    rounded = probs.numpy().round(15)  # what rounding alone tells apart is one point
+    points, place, counts = numpy.unique(rounded, return_inverse=True, return_counts=True)
+    means = numpy.bincount(place, weights=truth.numpy()) / counts
+    fit = scipy.optimize.isotonic_regression(means, weights=counts)
+    values = torch.from_numpy(fit.x).clamp(0, 1)
+    before = values.diff(prepend=values[:1] - 1) != 0
+    after = values.diff(append=values[-1:] + 1) != 0
+    corner = before | after  # inside a level stretch a point says nothing
+    return torch.from_numpy(points)[corner], values[corner]
+
+
+def interpolated(probs: Tensor, points: Tensor, values: Tensor) -> Tensor:
+    """Read curves off, linear between points and level beyond: (C, N), (C, K), (C, K) -> (C, N)."""
+    last = points.shape[1] - 1
+    right = torch.searchsorted(points, probs.contiguous()).clamp(min(1, last), last)  # (C, N)
+    left = (right - 1).clamp_min(0)  # a single point is its own neighbour
+    low, high = points.gather(1, left), points.gather(1, right)
+    share = ((probs - low) / torch.where(high > low, high - low, 1.0)).clamp(0, 1)
+    return torch.lerp(values.gather(1, left), values.gather(1, right), share)
+
+
+def _padded(rows: list[Tensor]) -> Tensor:
+    """Stack rows of unequal length, their last entry repeated: (C, K)."""
+    longest = max(len(row) for row in rows)
+    return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row))]) for row in rows])

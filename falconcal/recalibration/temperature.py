@@ -1,0 +1,87 @@
+"""Temperature scaling: one number that sharpens or softens every prediction.
+
+Guo, Pleiss, Sun & Weinberger, "On Calibration of Modern Neural Networks", ICML 2017, section 4.2.
+``softmax(z / T)`` with the T > 0 of the lowest validation likelihood loss. The loss is convex in
+1/T, so its slope has one root: a bracketed solver on log T finds it to the last digits, where the
+few gradient steps in common use stop short. The predicted class never changes.
+
+Where the model makes no mistake the likelihood has no best T but 0. There our T is the one whose
+mean confidence after n right answers of n is (n + 1) / (n + 2), and a warning says so.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import ClassVar
+
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from falconcal.recalibration.calibrated import Parameters, Recalibration
+from falconcal.settings import settings
+
+LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought
+
+
+@settings
+class Temperature(Recalibration):
+    """``softmax(z / T)``, T from validation data."""
+
+    names: ClassVar[tuple[str, ...]] = ("temperature",)
+
+    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+        temperature = best_temperature(log_probs, labels)
+        return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
+
+    def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
+        return (log_probs / parameters["temperature"]).log_softmax(1)
+
+
+def best_temperature(log_probs: Tensor, labels: Tensor) -> float:
+    """Return the T of the lowest mean negative log-likelihood: (N, C), (N,)."""
+    if slope(math.log(LOWEST), log_probs, labels) >= 0:
+        _warn("more", "makes no mistake there, and is made as confident as Laplace's rule has it")
+        return _root(shortfall, log_probs, labels)
+    if slope(math.log(HIGHEST), log_probs, labels) <= 0:
+        _warn("less", "is no better than chance there")
+    return _root(slope, log_probs, labels)
+
+
+def _root(function: Callable[[float, Tensor, Tensor], float], *data: Tensor) -> float:
+    """Return the T where a function that rises with log T is 0, or the bound nearest to it."""
+    low, high = math.log(LOWEST), math.log(HIGHEST)
+    if function(low, *data) >= 0:
+        return LOWEST
+    if function(high, *data) <= 0:
+        return HIGHEST
+    return math.exp(scipy.optimize.brentq(function, low, high, args=data, xtol=1e-14))
+
+
+def slope(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
+    """Return T^2 times the derivative of the NLL by T: the mean of z_y - E_p[z]."""
+    probs = (log_probs / math.exp(log_temperature)).softmax(1)  # (N, C)
+    truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
+    return float((truth - (probs * log_probs).sum(1)).mean())
+
+
+def shortfall(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
+    """Return how far the mean confidence stays below (n + 1) / (n + 2).
+
+    Laplace's rule of succession: that much is to be expected after n right answers of n.
+    """
+    confidence = (log_probs / math.exp(log_temperature)).softmax(1).max(1).values.mean()
+    return (len(labels) + 1) / (len(labels) + 2) - float(confidence)
+
+
+def _warn(which: str, reason: str) -> None:
+    warnings.warn(
+        f"validation data settles no temperature but asks for ever {which} confidence: the model "
+        f"{reason}. Calibrate on more, or other, examples.",
+        CalibrationWarning,
+        stacklevel=5,
+    )
+
+
+class CalibrationWarning(UserWarning):
+    """Validation data that does not settle a calibration."""

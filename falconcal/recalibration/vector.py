@@ -1,0 +1,51 @@
+"""Vector scaling: Platt's method for several classes, a weight and an offset for each.
+
+Guo, Pleiss, Sun & Weinberger, "On Calibration of Modern Neural Networks", ICML 2017, section 4.2;
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999. ``softmax(w * z + b)``, w and b by
+class, of the lowest validation likelihood loss, which is convex in both. z are log-probabilities,
+since logits are known only up to a constant and w would weigh it. The predicted class may change.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from falconcal.recalibration.calibrated import Parameters, Recalibration
+from falconcal.recalibration.minimum import lowest
+from falconcal.settings import Weight, settings
+
+
+@settings
+class VectorScaling(Recalibration):
+    """``softmax(w * z + b)``, w and b from validation data."""
+
+    names: ClassVar[tuple[str, ...]] = ("weight", "offset")
+
+    # 1 / variance of a normal prior around w = 1, b = 0; 0 is plain maximum likelihood, which sends
+    # a class that the validation labels lack to minus infinity
+    penalty: Weight = 1.0
+
+    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+        weight, offset = best_vectors(log_probs, labels, self.penalty)
+        return {"weight": weight, "offset": offset}
+
+    def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
+        return vector_scaled(log_probs, parameters["weight"], parameters["offset"])
+
+
+def vector_scaled(log_probs: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+    return (weight * log_probs + offset).log_softmax(1)  # (N, C)
+
+
+def best_vectors(log_probs: Tensor, labels: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+    """Return w and b of the highest posterior: (N, C), (N,) -> (C,), (C,)."""
+    plain = torch.stack([torch.ones(log_probs.shape[1]), torch.zeros(log_probs.shape[1])]).double()
+
+    def loss(vectors: Tensor) -> Tensor:  # (2, C)
+        likelihood = functional.nll_loss(vector_scaled(log_probs, *vectors), labels)
+        return likelihood + penalty * (vectors - plain).square().sum() / (2 * len(labels))
+
+    weight, offset = lowest(loss, plain)
+    return weight.clone(), offset.clone()  # each owns its memory, so that both can be stored
