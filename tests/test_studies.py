@@ -12,7 +12,7 @@ from falconcal.data import TensorBatches
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
 from falconcal.method import structure_of
-from falconcal.methods import Evidential, Falcon, make_method
+from falconcal.methods import Evidential, Falcon, L2Dropout, make_method
 from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet
 from falconcal.predictions import predict
@@ -365,6 +365,12 @@ def test_a_base_is_a_method_of_the_study_or_a_table_of_its_own() -> None:
     assert made.method("vector", 4) == VectorScaling(base=evidential, penalty=0.5)
 
 
+def test_bases_lie_inside_one_another() -> None:
+    text = '[methods.vector]\nbase = {method = "temperature", base = "dropout"}\n'
+    dropout = L2Dropout(epochs=12, learning_rate=0.01)
+    assert calibrated(text=text).method("vector") == VectorScaling(base=Temperature(base=dropout))
+
+
 def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
     methods = calibrated().resolved()["methods"]
     temperature = methods["falcon_temperature"]
@@ -399,7 +405,7 @@ def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path
     [
         ("[methods.temperature]", 'methods.temperature: expected base = "METHOD"'),
         ('[methods.temperature]\nbase = "falcn"', "Did you mean 'falcon'"),
-        ('[methods.temperature]\nbase = "focal"', "unknown method of the study as base"),
+        ('[methods.temperature]\nbase = "focal"', "unknown base of methods.temperature 'focal'"),
         ('[methods.temperature]\nbase = "temperature"', "leads back to itself"),
         ("[methods.temperature]\nbase = 3", "base should be an instance of Method, got 3"),
         ("[methods.temperature]\nbase.epochs = 3", 'expected method = "NAME"'),

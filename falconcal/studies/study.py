@@ -40,7 +40,9 @@ class Study:
 
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
-        return seeded(make_method(self._written_out(name)), seed)
+        values = self._written_out({"method": name, **self.methods[name]}, (name,))
+        _check_seedless(values, f"methods.{name}")
+        return seeded(make_method(values), seed)
 
     def all_shifts(self) -> list[Shift]:
         return [find_shift(name, self.centre) for name in (*self.shifts, *self.selection_shifts)]
@@ -55,18 +57,18 @@ class Study:
             del values["method"]  # it is the name
         return values
 
-    def _written_out(self, name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Return a method's settings, its name among them, and those of a base named by a word."""
-        if name in inside:
-            raise UsageError(f"methods.{name}: its base leads back to itself.")
-        values = {"method": name, **self.methods[name]}
-        if isinstance(values.get("base"), str):
-            base = values["base"]
+    def _written_out(self, values: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return settings in which every base is a table, also one given by name."""
+        base = values.get("base")
+        if isinstance(base, str):
+            if base in inside:
+                raise UsageError(f"methods.{base}: its base leads back to itself.")
             if base not in self.methods:
-                raise unknown(f"method of the study as base of methods.{name}:", base, self.methods)
-            values["base"] = self._written_out(base, (*inside, name))
-        _check_seedless(values, f"methods.{name}")
-        return values
+                raise unknown(f"base of methods.{inside[-1]}", base, self.methods)
+            inside, base = (*inside, base), {"method": base, **self.methods[base]}
+        if not isinstance(base, dict):
+            return values
+        return {**values, "base": self._written_out(base, inside)}
 
 
 def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
