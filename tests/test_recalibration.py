@@ -400,6 +400,16 @@ def test_histogram_closes_bins_on_the_right_and_fills_empty_ones_with_their_midd
     torch.testing.assert_close(probabilities(ours)[0], torch.tensor([0.25, 0.5, 0.25]).double())
 
 
+def test_histogram_of_equal_mass_keeps_equal_probabilities_together() -> None:
+    """0.2 three times and 0.8: the edge between two of the equal ones is 0.2, and closed."""
+    second = torch.tensor([0.2, 0.2, 0.2, 0.8]).double()
+    rows = torch.stack([1 - second, second], 1)
+    seen = Predictions.from_probabilities(rows, torch.tensor([0, 1, 0, 1]))
+    calibration = HistogramBinning(bins=2).fit_predictions(seen)
+    values = parameter(calibration, "values")[1]
+    torch.testing.assert_close(values, torch.tensor([1 / 3, 1.0], dtype=torch.float64))
+
+
 def test_a_row_of_zeros_becomes_uniform() -> None:
     """Classes 0 and 1 were never right when they were sure, class 2 has no labels."""
     sure = torch.tensor([[0.9, 0.05, 0.05]] * 10 + [[0.05, 0.9, 0.05]] * 10).double()

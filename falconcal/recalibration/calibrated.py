@@ -38,7 +38,7 @@ class Recalibration(abc.ABC):
     def fit_predictions(self, predictions: Predictions) -> "Calibration":
         """Return the calibration that these predictions and their labels ask for."""
         _check(predictions)
-        log_probs = predictions.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
+        log_probs = floored_log_probs(predictions.log_probs.double())  # (N, C)
         return Calibration(self, self.learn(log_probs, predictions.labels))
 
     def structure(self, model: nn.Module) -> nn.Module:
@@ -68,8 +68,7 @@ class Calibration(nn.Module):
     def forward(self, logits: Tensor) -> Tensor:  # (N, C) -> (N, C)
         parameters = dict(self.named_buffers())
         wide = logits.to(next(iter(parameters.values())).dtype)
-        log_probs = wide.log_softmax(1).clamp_min(LOWEST_LOG)
-        return self.calibrator.apply(log_probs, **parameters)
+        return self.calibrator.apply(floored_log_probs(wide), **parameters)
 
     def transform(self, predictions: Predictions) -> Predictions:
         """Return the predictions calibrated, their labels as they were."""
@@ -87,6 +86,10 @@ class Calibrated(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
         log_probs: Tensor = self.calibration(self.model(inputs))
         return log_probs
+
+
+def floored_log_probs(logits: Tensor) -> Tensor:
+    return logits.log_softmax(1).clamp_min(LOWEST_LOG)  # (N, C)
 
 
 def renormalised(probabilities: Tensor) -> Tensor:
