@@ -292,6 +292,13 @@ def test_evidential_predicts_alpha_over_strength(evidence: EvidenceForm, tiny: D
     torch.testing.assert_close(log_probs(model, tiny).exp(), expected, rtol=1e-6, atol=1e-6)
 
 
+def test_evidence_of_half_precision_outputs_is_float32() -> None:
+    outputs = torch.tensor([[300.0, -1.0]])
+    log_alpha = Evidential().structure(nn.Identity())(outputs.bfloat16())
+    assert log_alpha.dtype == torch.float32
+    torch.testing.assert_close(log_alpha.exp(), torch.tensor([[301.0, 1.0]]))
+
+
 def test_evidential_reaches_its_divergence_weight_over_ten_epochs(tiny: Dataset) -> None:
     method = Evidential(divergence_weight=2.0)
     model = method.structure(small_network().eval())

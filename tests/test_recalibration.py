@@ -460,6 +460,24 @@ def test_top_label_binning_by_its_definition() -> None:
             torch.testing.assert_close(row, expected)
 
 
+def test_a_bin_that_part_three_misses_is_filled_from_part_two() -> None:
+    """30 examples and 10 bins: one of part two in each, and of part three in some."""
+    seen = drawn(30, factor=2.0)
+    parts = three_parts(30, 10, 0)
+    first, second, third = (Predictions(seen.log_probs[one], seen.labels[one]) for one in parts)
+    temperature = temperature_of(first)
+    masses, means = (
+        sorted((part.log_probs / temperature).softmax(1).max(1).values.tolist())
+        for part in (second, third)
+    )
+    edges = [-1.0, *(sum(pair) / 2 for pair in pairwise(masses)), 2.0]
+    inside = [[one for one in means if low < one <= high] for low, high in pairwise(edges)]
+    assert [] in inside
+    expected = [sum(few) / len(few) if few else masses[i] for i, few in enumerate(inside)]
+    values = parameter(ScalingBinning().fit_predictions(seen), "values")
+    assert values[0].tolist() == pytest.approx(expected)
+
+
 def test_marginal_binning_by_its_definition() -> None:
     """Each class alone: Platt's line on log-odds, equal mass, means of g; then renormalised."""
     seen, other = drawn(600, classes=3, factor=2.0), drawn(50, classes=3, factor=2.0, seed=1)
