@@ -382,6 +382,17 @@ def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
+def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Path) -> None:
+    run_study(calibrated(), tmp_path, Silent(), ["falcon", "falcon_temperature"])
+    alone, inside = (
+        polars.read_parquet(RunKey(PLAIN, name, 0).folder(tmp_path) / "history.parquet")
+        for name in ("falcon", "falcon_temperature")
+    )
+    assert alone.filter(polars.col("term") == "validation/criterion").height > 0
+    assert inside.equals(alone)
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path) -> None:
     spy = Silent()
     run_study(calibrated(), tmp_path, spy, ["falcon_temperature", "vector"])
