@@ -12,6 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from falconcal.data import Bounds, Dataset, Examples
+from falconcal.entrance import find_entrance
 from falconcal.errors import UserError
 from falconcal.losses import (
     EvidentialForm,
@@ -188,6 +189,13 @@ def test_every_method_and_setting_is_in_the_docs(name: str) -> None:
         assert f"`{setting}`" in row
 
 
+def test_every_common_setting_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
+    common = page.partition("Methods that train have in common")[2].partition("\n\n")[0]
+    for setting in settings_of(Training):
+        assert f"`{setting}`" in common
+
+
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
@@ -273,10 +281,34 @@ def test_mixup_draws_its_share_from_beta(alpha: float, tiny: Dataset) -> None:
     assert stats.kstest(shares, stats.beta(alpha, alpha).cdf).pvalue > 0.001
 
 
-def test_mixup_refuses_whole_numbers(tiny: Dataset) -> None:
+def test_mixup_refuses_whole_numbers_that_are_no_tokens(tiny: Dataset) -> None:
     words = Examples((tiny.train.inputs * 255).long(), tiny.train.labels)
     with pytest.raises(UserError, match="floating-point"):
         Mixup(epochs=1).fit(small_network(), words.batches(30), words.batches(30))
+
+
+def test_mixup_blends_the_embedding_of_tokens() -> None:
+    """Loss and the gradient of every weight, the embedding's too, are those written out."""
+    model = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(30, 3))
+    tokens, labels = torch.randint(20, (8, 5)), torch.randint(3, (8,))
+
+    def step() -> Step:
+        random = torch.Generator().manual_seed(5)
+        return Step(model, tokens, labels, 1, 1, random, entrance=find_entrance(model, tokens))
+
+    ours = mixup_module.mixed_terms(Mixup(alpha=0.4), step())["cross_entropy"]
+    again = step()
+    share, partners = mixup_module.draw_share(0.4, again), mixup_module.draw_partners(again)
+    embedded = model[0](tokens)
+    logits = model[1:](share * embedded + (1 - share) * embedded[partners])
+    truth = nn.functional.one_hot(labels, 3).float()
+    targets = share * truth + (1 - share) * truth[partners]
+    theirs = nn.functional.cross_entropy(logits, targets)
+    torch.testing.assert_close(ours, theirs)
+    weights = list(model.parameters())
+    gradients = (torch.autograd.grad(loss, weights) for loss in (ours, theirs))
+    for mine, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize("evidence", ["relu", "softplus", "exp"])
