@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from falconcal.assessment import Assessment, assess
     from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
     from falconcal.errors import UsageError, UserError
+    from falconcal.estimator import FalconClassifier
     from falconcal.evaluation import evaluate, rows_of, score
     from falconcal.evidence import (
         Difference,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         smooth_calibration_error,
     )
     from falconcal.models import (
+        MLP,
         MODELS,
         VGG,
         LeNet,
@@ -83,6 +85,7 @@ _HOMES = {
     "falconcal.assessment": ["Assessment", "assess"],
     "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
     "falconcal.errors": ["UsageError", "UserError"],
+    "falconcal.estimator": ["FalconClassifier"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
     "falconcal.evidence": [
         "Difference",
@@ -127,6 +130,7 @@ _HOMES = {
         "smooth_calibration_error",
     ],
     "falconcal.models": [
+        "MLP",
         "MODELS",
         "VGG",
         "LeNet",
@@ -156,6 +160,7 @@ __all__ = [
     "DATASETS",
     "METHODS",
     "METRICS",
+    "MLP",
     "MODELS",
     "SHIFTS",
     "STUDIES",
@@ -168,6 +173,7 @@ __all__ = [
     "Difference",
     "Examples",
     "Falcon",
+    "FalconClassifier",
     "FalconStep",
     "History",
     "Interval",

@@ -15,8 +15,8 @@ PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
-    "assessment", "selection", "training", "methods", "evaluation", "studies", "report",
-    "catalogue", "progress", "cli",
+    "assessment", "selection", "training", "methods", "evaluation", "estimator", "lightning",
+    "studies", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
