@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from falconcal.data.examples import check_inputs
 from falconcal.entrance import Entrance, find_entrance
@@ -77,8 +78,11 @@ class FalconModule(LightningModule):  # type: ignore[misc]
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         """Take both steps on the batch; with ``accumulate``, on the group that it completes."""
-        self._waiting.append(self._step(*batch, batch_index))
-        if len(self._waiting) == self.falcon.accumulate or self.trainer.is_last_batch:
+        inputs, labels = self._part(batch)
+        if len(batch[0]) >= self._parts():  # too small a batch to share is left out by all
+            self._waiting.append(self._step(inputs, labels, batch_index))
+        complete = len(self._waiting) == self.falcon.accumulate or self.trainer.is_last_batch
+        if self._waiting and complete:
             self._run_waiting()
 
     def validation_step(self, batch: Batch, _: int) -> None:
@@ -95,6 +99,19 @@ class FalconModule(LightningModule):  # type: ignore[misc]
             "nll": negative_log_likelihood(every),
         }
         self.log_dict({f"validation/{name}": value for name, value in figures.items()})
+
+    def _parts(self) -> int:
+        """Return among how many processes a batch is shared: a DataLoader has done so already."""
+        loaded = isinstance(self.trainer.train_dataloader, DataLoader)
+        return 1 if loaded else int(self.trainer.world_size)
+
+    def _part(self, batch: Batch) -> Batch:
+        """Return this process's part of a batch."""
+        parts, mine = self._parts(), self.global_rank
+        if parts == 1:
+            return batch
+        inputs, labels = (tensor.tensor_split(parts)[mine] for tensor in batch)
+        return inputs, labels
 
     def _step(self, inputs: Tensor, labels: Tensor, index: int) -> Step:
         check_inputs(inputs)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def blocks() -> list[tuple[str, str]]:
 def test_python_in_the_docs_runs(place: str, code: str) -> None:
     if "lightning" in code:
         pytest.importorskip("lightning")  # an extra
+        warnings.simplefilter("default")  # it warns of much that is none of ours
     exec(compile(code, place, "exec"), {"__name__": "docs"})
 
 

@@ -32,9 +32,11 @@ def make_trainer(folder: Path, **options: Any) -> Any:
     return lightning.Trainer(default_root_dir=folder, **{**usual, **quiet, **rest, **options})
 
 
-def trained(module: FalconModule, data: Dataset, trainer: Any, **options: Any) -> nn.Module:
+def trained(
+    module: FalconModule, data: Dataset, trainer: Any, size: int = 25, **options: Any
+) -> nn.Module:
     torch.manual_seed(module.falcon.seed)
-    train = data.train.batches(25, shuffle=True)
+    train = data.train.batches(size, shuffle=True)
     trainer.fit(module, train, data.validation.batches(), **options)
     return module.model
 
@@ -97,6 +99,17 @@ def test_a_training_goes_on_from_lightnings_checkpoint(tiny: Dataset, tmp_path: 
     again = FalconModule(small_network(seed=9), falcon)
     resumed = trained(again, tiny, make_trainer(tmp_path), ckpt_path=tmp_path / "epoch=1.ckpt")
     assert_same_weights(resumed, whole)
+
+
+def test_two_processes_end_where_one_does(tiny: Dataset, tmp_path: Path) -> None:
+    falcon = Falcon(dropout=0.0, epsilons=(0.2,), calibration_weight=0.5)
+    one = trained(FalconModule(small_network(), falcon), tiny, make_trainer(tmp_path), size=18)
+    both = make_trainer(tmp_path, devices=2, strategy="ddp_spawn")
+    two = trained(FalconModule(small_network(), falcon), tiny, both, size=18)
+    for found, expected in zip(two.parameters(), one.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    figure = negative_log_likelihood(predict(one, tiny.validation))
+    assert float(both.callback_metrics["validation/nll"]) == pytest.approx(figure, abs=1e-4)
 
 
 def test_the_optimiser_of_the_clean_step_may_be_ones_own(tiny: Dataset, tmp_path: Path) -> None:
