@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from falconcal.assessment import Assessment, assess
     from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
     from falconcal.errors import UsageError, UserError
+    from falconcal.estimator import FalconClassifier
     from falconcal.evaluation import evaluate, rows_of, score
     from falconcal.evidence import (
         Difference,
@@ -64,7 +65,15 @@ if TYPE_CHECKING:
         signed_gap,
         smooth_calibration_error,
     )
-    from falconcal.models import MODELS, VGG, LeNet, PixelRecurrent, TokenTransformer, make_model
+    from falconcal.models import (
+        MLP,
+        MODELS,
+        VGG,
+        LeNet,
+        PixelRecurrent,
+        TokenTransformer,
+        make_model,
+    )
     from falconcal.predictions import Predictions, Scores, predict
     from falconcal.reading import PredictionFile, read_predictions
     from falconcal.recalibration import (
@@ -95,6 +104,7 @@ _HOMES = {
     "falconcal.assessment": ["Assessment", "assess"],
     "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
     "falconcal.errors": ["UsageError", "UserError"],
+    "falconcal.estimator": ["FalconClassifier"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
     "falconcal.evidence": [
         "Difference",
@@ -149,6 +159,7 @@ _HOMES = {
         "smooth_calibration_error",
     ],
     "falconcal.models": [
+        "MLP",
         "MODELS",
         "VGG",
         "LeNet",
@@ -187,6 +198,7 @@ __all__ = [
     "DATASETS",
     "METHODS",
     "METRICS",
+    "MLP",
     "MODELS",
     "SHIFTS",
     "STUDIES",
@@ -202,6 +214,7 @@ __all__ = [
     "Evidential",
     "Examples",
     "Falcon",
+    "FalconClassifier",
     "FalconStep",
     "Focal",
     "HistogramBinning",

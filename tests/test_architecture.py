@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "e
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
     "assessment", "selection", "training", "method", "recalibration", "methods", "evaluation",
+    "estimator", "lightning",
     "studies", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -101,6 +103,9 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 @pytest.mark.parametrize(("place", "code"), blocks(), ids=[place for place, _ in blocks()])
 def test_python_in_the_docs_runs(place: str, code: str) -> None:
+    if "lightning" in code:
+        pytest.importorskip("lightning")  # an extra
+        warnings.simplefilter("default")  # it warns of much that is none of ours
     exec(compile(code, place, "exec"), {"__name__": "docs"})
 
 
@@ -133,7 +138,8 @@ def test_every_dependency_is_pinned() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"]]
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
     normal = {name.lower().replace("_", "-") for name in pinned}
     for requirement in wanted:

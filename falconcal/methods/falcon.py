@@ -53,7 +53,7 @@ class Falcon(Training):
     epsilons: Levels = EPSILONS  # of the input range, one drawn a batch
     directions: Directions = ("adversarial",)  # one drawn a batch; more than one is our addition
     bins: Count = 10
-    statistics: Literal["both", "clean"] = "both"  # which batches BatchNorm's running ones see
+    statistics: Literal["both", "clean"] = "clean"  # which batches BatchNorm's running ones see
     entropy_form: EntropyForm = "renormalised"
     calibration_form: CalibrationForm = "half_sum"
     bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None

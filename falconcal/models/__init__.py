@@ -12,12 +12,13 @@ from falconcal.data import Dataset
 from falconcal.data.examples import shape
 from falconcal.errors import UserError
 from falconcal.models.lenet import LeNet
+from falconcal.models.mlp import MLP
 from falconcal.models.recurrent import Kind, PixelRecurrent
 from falconcal.models.transformer import TokenTransformer
 from falconcal.models.vgg import SMALL, VGG
 from falconcal.registry import look_up
 
-__all__ = ["MODELS", "VGG", "LeNet", "PixelRecurrent", "TokenTransformer", "make_model"]
+__all__ = ["MLP", "MODELS", "VGG", "LeNet", "PixelRecurrent", "TokenTransformer", "make_model"]
 
 
 def _lenet(dataset: Dataset) -> nn.Module:
@@ -59,12 +60,18 @@ def _image(dataset: Dataset, name: str) -> tuple[int, int]:
     return channels, size
 
 
+def _mlp(dataset: Dataset) -> nn.Module:
+    """Dense layers with ReLU, for tables; of an image it sees the pixels in a row."""
+    return MLP(len(dataset.classes), dataset.train.inputs[0].numel())
+
+
 MODELS: dict[str, Callable[[Dataset], nn.Module]] = {
     "lenet": _lenet,
     "vgg19": _vgg19,
     "vgg_small": _vgg_small,
     "lstm": _lstm,
     "gru": _gru,
+    "mlp": _mlp,
 }
 
 

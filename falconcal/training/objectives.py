@@ -8,7 +8,7 @@ shared-gradient mode.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from lightning_fabric import Fabric
@@ -102,11 +102,19 @@ def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
     return min(weight, weight * epoch / (share * epochs))
 
 
+class Passes(Protocol):
+    """Who runs backward passes, as Fabric does: it knows the precision and the processes."""
+
+    def backward(self, tensor: Tensor) -> None: ...
+
+    def clip_gradients(self, module: nn.Module, optimizer: Any, *, max_norm: float) -> object: ...
+
+
 Terms = dict[str, dict[str, Tensor]]  # objective -> term -> value
 
 
 def run_steps(
-    fabric: Fabric,
+    fabric: Passes,
     steps: list[Step],
     objectives: list[Objective],
     optimizers: list[Any],
@@ -135,7 +143,7 @@ def run_steps(
 
 
 def _backward(
-    fabric: Fabric, step: Step, objective: Objective, keep: bool, batches: int
+    fabric: Passes, step: Step, objective: Objective, keep: bool, batches: int
 ) -> dict[str, Tensor]:
     """Add one batch's gradient of an objective and return its terms."""
     step.keeping = keep
