@@ -41,7 +41,7 @@ class Draws:
     """
 
     observed: numpy.ndarray  # (F,)
-    drawn: numpy.ndarray  # (R, F) float32: for ten seeds of nine shifts a quarter of a gigabyte
+    drawn: numpy.ndarray  # (R, F) float32: 9,000 columns for ten seeds, nine shifts, ten levels
     error: bool
 
 
