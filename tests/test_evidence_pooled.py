@@ -1,26 +1,27 @@
 """Pooled figures: every resample against the plain loop, chance by hand, one image kept whole."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy
 import pytest
 import torch
 
+from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.evidence import pooled_difference, pooled_interval
+from falconcal.evidence.binned import inverted
+from falconcal.evidence.differences import difference_of, interval_of
 from falconcal.evidence.pooled import (
     GAP_FIGURES,
     RESAMPLES_AT_ONCE,
-    Draws,
-    chance_of,
-    difference_of,
     drawn_counts,
-    interval_of,
+    figure_of,
     level_draws,
     mean_of_draws,
     shift_draws,
 )
-from falconcal.metrics import METRICS, POOLED
+from falconcal.metrics import BINS, METRICS, POOLED
 from falconcal.metrics.uncertainty import mean_confidence
 from falconcal.predictions import Predictions, Scores
 
@@ -61,7 +62,7 @@ def test_every_pooled_figure_can_be_drawn() -> None:
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_resample_is_that_of_the_plain_loop(figure: str) -> None:
     levels, counts = ladder(), drawn_counts(EXAMPLES, RESAMPLES_AT_ONCE + 20, seed=3)
-    found = shift_draws(levels, counts)[figure]
+    found = figure_of(shift_draws(levels, counts)[figure])
     assert found.value == pytest.approx(FIGURES[figure](levels), abs=1e-12)
     assert len(found.resampled) == len(counts)
     some = numpy.r_[0:30, len(counts) - 30 : len(counts)]
@@ -71,7 +72,7 @@ def test_every_resample_is_that_of_the_plain_loop(figure: str) -> None:
 @pytest.mark.parametrize("metric", ["accuracy", "confidence"])
 def test_draws_of_one_level_are_those_of_the_plain_loop(metric: str) -> None:
     scores, counts = ladder()[1], drawn_counts(EXAMPLES, 40, seed=3)
-    found = level_draws(scores, metric, counts)
+    found = figure_of(level_draws(scores, metric, counts))
     rows = [numpy.repeat(numpy.arange(EXAMPLES), row) for row in counts]
     plain = [METRICS[metric](scores.take(torch.from_numpy(row))) for row in rows]
     assert found.value == pytest.approx(METRICS[metric](scores))
@@ -81,7 +82,7 @@ def test_draws_of_one_level_are_those_of_the_plain_loop(metric: str) -> None:
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
 def test_a_single_level_has_plain_ece(figure: str) -> None:
     scores, counts = ladder()[1], drawn_counts(EXAMPLES, 20, seed=3)
-    found = shift_draws([scores], counts)[figure]
+    found = figure_of(shift_draws([scores], counts)[figure])
     assert found.value == pytest.approx(METRICS["ece"](scores))
     assert found.resampled == pytest.approx(loop([scores], counts, "micro_ece"), abs=2e-6)
 
@@ -114,15 +115,40 @@ def test_the_mean_over_shifts_and_seeds_is_the_mean_of_figures() -> None:
     counts = drawn_counts(EXAMPLES, 200, seed=0)
     means = [loop(levels, counts[:20], "macro_ece") for levels in shifts]
     draws = mean_of_draws(shift_draws(levels, counts)["macro_ece"] for levels in shifts)
-    assert draws.resampled[:20] == pytest.approx(numpy.mean(means, 0), abs=2e-6)
+    assert figure_of(draws).resampled[:20] == pytest.approx(numpy.mean(means, 0), abs=2e-6)
 
 
-def test_errors_of_calibration_are_mirrored_and_means_are_not() -> None:
-    draws = Draws(0.3, numpy.linspace(0.35, 0.55, 1001))
-    plain = interval_of("last_level_confidence", draws, 0.9)
-    assert (plain.low, plain.high) == pytest.approx((0.36, 0.54))
-    mirrored = interval_of("mean_micro_ece", draws, 0.9)
-    assert (mirrored.low, mirrored.high) == pytest.approx((0.06, 0.24))
+@pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
+def test_the_interval_of_a_pooled_error_inverts_the_test_of_all_its_gaps(figure: str) -> None:
+    """Gaps of each level and bin by a plain loop, and the bounds of the root finder."""
+    shifts, counts = [ladder(seed) for seed in range(2)], drawn_counts(EXAMPLES, 300, seed=0)
+
+    def gaps(row: numpy.ndarray) -> numpy.ndarray:
+        found = numpy.zeros((len(shifts), LEVELS, BINS))
+        for shift, level in itertools.product(range(len(shifts)), range(LEVELS)):
+            scores = shifts[shift][level]
+            bins = bin_index(scores.confidence, BINS).numpy()
+            each = (scores.correct.double() - scores.confidence.double()).numpy()
+            found[shift, level] = numpy.bincount(bins, row * each, BINS) / EXAMPLES
+        return (found.mean(1) if figure == "micro_ece" else found / LEVELS).ravel() / len(shifts)
+
+    drawn = numpy.stack([gaps(row) for row in counts])
+    low, high = inverted(gaps(numpy.ones(EXAMPLES)), drawn, 0.9, lambda g: numpy.abs(g).sum(-1))
+    found = pooled_interval(shifts, figure, level=0.9, resamples=300)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_means_have_percentiles() -> None:
+    draws = level_draws(ladder()[1], "confidence", drawn_counts(EXAMPLES, 200, seed=3))
+    found = interval_of(figure_of(draws, 0.9))
+    bounds = numpy.quantile(draws.drawn[:, 0], [0.05, 0.95])
+    assert (found.low, found.high) == pytest.approx(tuple(bounds))
+
+
+def test_a_model_without_any_gap_has_no_error() -> None:
+    certain = Predictions.from_probabilities(torch.eye(3).repeat(5, 1), torch.arange(3).repeat(5))
+    found = pooled_interval([[certain, certain]], "macro_ece", resamples=20)
+    assert (found.value, found.low, found.high) == (0, 0, 0)
 
 
 def test_a_paired_difference_is_narrower_and_beyond_chance() -> None:
@@ -144,16 +170,6 @@ def test_a_method_does_not_differ_from_itself() -> None:
     assert (same.value, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
-def test_chance_by_hand() -> None:
-    # 1 of 9 draws lies below 0: twice (1 + 1) of (1 + 9)
-    assert chance_of(numpy.array([-1.0, *range(1, 9)])) == pytest.approx(0.4)
-    assert chance_of(numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
-    assert chance_of(-numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
-    assert chance_of(numpy.zeros(9)) == 1
-    nothing = difference_of(Draws(0.1, numpy.full(9, 0.1)), Draws(0.0, numpy.zeros(9)))
-    assert nothing.effect is None
-
-
 def test_chance_of_equal_methods_is_spread_evenly() -> None:
     """Two models that err alike are told apart at 5 % about one time in twenty."""
     found = []
@@ -162,7 +178,7 @@ def test_chance_of_equal_methods_is_spread_evenly() -> None:
         correct = torch.rand(2, 300, generator=generator) < 0.7
         one, other = (_right(row) for row in correct)
         counts = drawn_counts(300, 200, seed)
-        first, second = (level_draws(part, "accuracy", counts) for part in (one, other))
+        first, second = (figure_of(level_draws(part, "accuracy", counts)) for part in (one, other))
         found.append(difference_of(first, second).p_value)
     assert 0.01 <= numpy.mean(numpy.array(found) < 0.05) <= 0.1
     assert 0.35 <= numpy.mean(numpy.array(found) < 0.5) <= 0.65

@@ -308,9 +308,10 @@ def test_the_matrix_is_the_same_both_ways_round(evidence: Evidence) -> None:
 
 
 def test_verdicts_name_the_better_method() -> None:
-    row: Row = {"figure": "accuracy", "first": "a", "second": "b", "value": 0.1, "p_holm": 0.01}
+    row: Row = {"figure": "accuracy", "first": "a", "second": "b", "p_holm": 0.01}
+    row |= {"value": 0.1, "low": 0.05, "high": 0.15}
     assert verdict(row) == "a better"
-    assert verdict(row | {"value": -0.1}) == "b better"
+    assert verdict(row | {"low": -0.15, "high": -0.05}) == "b better"
     assert verdict(row | {"figure": "clean_ece"}) == "b better"
     assert verdict(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")

@@ -7,9 +7,10 @@ from falconcal.evidence.comparisons import (
     rank_sum,
     signed_rank,
 )
+from falconcal.evidence.differences import Difference
 from falconcal.evidence.groups import Group, by_group
 from falconcal.evidence.intervals import Interval, interval, outlier_interval
-from falconcal.evidence.pooled import Difference, pooled_difference, pooled_interval
+from falconcal.evidence.pooled import pooled_difference, pooled_interval
 
 __all__ = [
     "Difference",

@@ -108,14 +108,19 @@ def inverted(
 ) -> tuple[float, float]:
     """Return the bounds of a norm of residuals: (M,), resamples (R, M) -> low, high."""
     chance = draws - observed  # (R, M)
-    spread = chance.std(0)  # (M,)
     lows, highs = [], []
-    for direction in (observed, spread, _clear(observed, spread)):
-        length = float(norm(direction))
-        if length > 0:
-            lows.append(_crossing(observed, direction / length, chance, (1 + level) / 2, norm))
-            highs.append(_crossing(observed, direction / length, chance, (1 - level) / 2, norm))
+    for direction in spreads(observed, chance, norm):
+        lows.append(_crossing(observed, direction, chance, (1 + level) / 2, norm))
+        highs.append(_crossing(observed, direction, chance, (1 - level) / 2, norm))
     return (min(lows), max(highs)) if lows else (0.0, 0.0)
+
+
+def spreads(observed: numpy.ndarray, chance: numpy.ndarray, norm: Norm) -> list[numpy.ndarray]:
+    """Return how an error may be spread over the bins, (M,), each of norm 1."""
+    spread = chance.std(0)  # (M,)
+    directions = (observed, spread, _clear(observed, spread))
+    lengths = [float(norm(direction)) for direction in directions]
+    return [one / length for one, length in zip(directions, lengths, strict=True) if length > 0]
 
 
 def _clear(observed: numpy.ndarray, spread: numpy.ndarray) -> numpy.ndarray:

@@ -12,7 +12,8 @@ import scipy.stats
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.evidence.binned import BINNED, BinnedMetric
+from falconcal.evidence.binned import BINNED, Residuals
+from falconcal.evidence.differences import Figure, difference_of, error_figure
 from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_scores, loop
 from falconcal.evidence.resampling import MEANS, Cells, Generator, clustered, mean_draws, neighbours
 from falconcal.metrics import METRICS
@@ -70,12 +71,16 @@ def paired_difference(
     """Return the first's metric less the second's, with the interval of a paired bootstrap.
 
     The same seed draws the same examples for both, so what makes an example hard for both cancels.
+    Of errors of calibration the interval says where the difference of the true ones lies.
     """
     one, other = checked_scores(first, metric), checked_scores(second, metric)
     if len(one) != len(other) or (one.label != other.label).any():
         raise UserError("expected both methods on the same examples, got different labels.")
-    value = METRICS[metric](one) - METRICS[metric](other)
     groups = clusters.numpy() if clusters is not None else None
+    if metric in BINNED:
+        found = difference_of(*error_figures(one, other, metric, level, resamples, seed, groups))
+        return Interval(found.value, found.low, found.high, level)
+    value = METRICS[metric](one) - METRICS[metric](other)
     return bounds_of_draws(value, _differences(one, other, metric, resamples, seed, groups), level)
 
 
@@ -104,8 +109,6 @@ def _differences(
     if metric in MEANS:
         values = MEANS[metric].value(one) - MEANS[metric].value(other)
         return mean_draws(values, resamples, generator, clusters)
-    if metric in BINNED:
-        return _binned_differences(one, other, BINNED[metric], resamples, generator, clusters)
     again = numpy.random.default_rng(seed)  # the same draws for both
     first = loop(one, METRICS[metric], resamples, generator, clusters)
     second = loop(other, METRICS[metric], resamples, again, clusters)
@@ -113,15 +116,33 @@ def _differences(
     return differences
 
 
-def _binned_differences(
+def error_figures(
     one: Scores,
     other: Scores,
-    metric: BinnedMetric,
+    metric: str,
+    level: float,
+    resamples: int,
+    seed: int,
+    clusters: numpy.ndarray | None,
+) -> list[Figure]:
+    """Return an error of calibration of both, the same examples taken for both."""
+    both = [BINNED[metric].residuals(scores) for scores in (one, other)]
+    values = [METRICS[metric](scores) for scores in (one, other)]
+    drawn = _paired_draws(both[0], both[1], resamples, numpy.random.default_rng(seed), clusters)
+    return [
+        error_figure(value, residuals.observed(), taken, residuals.norm, level)
+        for value, residuals, taken in zip(values, both, drawn, strict=True)
+    ]
+
+
+def _paired_draws(
+    first: Residuals,
+    second: Residuals,
     resamples: int,
     generator: Generator,
     clusters: numpy.ndarray | None,
-) -> numpy.ndarray:
-    first, second = metric.residuals(one), metric.residuals(other)
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the residuals of each resample of both: (R, M), (R, M)."""
     features = numpy.concatenate([first.features(), second.features()], 1)  # (N, 2 + 2 M)
     if clusters is None:  # alike are those whom both methods treat alike
         both = first.cell * (int(second.cell.max()) + 1) + second.cell
@@ -130,8 +151,4 @@ def _binned_differences(
         cells = clustered(features, clusters)
     sums = cells.sums(resamples, generator)  # (R, 2 + 2 M)
     residuals = sums / sums[:, :1]
-    width = 1 + metric.bins
-    differences: numpy.ndarray = first.norm(residuals[:, 1:width]) - second.norm(
-        residuals[:, width + 1 :]
-    )
-    return differences
+    return residuals[:, 1 : 1 + first.bins], residuals[:, 2 + first.bins :]

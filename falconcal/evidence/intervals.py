@@ -54,7 +54,7 @@ def interval(
     if metric in BINNED:
         residuals = BINNED[str(metric)].residuals(scores)
         drawn = residuals.draws(resamples, generator, groups)
-        low, high = inverted(residuals.observed(), drawn, _checked(level), residuals.norm)
+        low, high = inverted(residuals.observed(), drawn, checked_level(level), residuals.norm)
         return Interval(METRICS[str(metric)](scores), low, min(1.0, high), level)
     values = draws(scores, metric, resamples, seed, clusters)
     return bounds_of_draws(_of(metric)(scores), values, level, mirrored=metric in MIRRORED)
@@ -121,7 +121,7 @@ def bounds_of_draws(
     value: float, values: numpy.ndarray, level: float, *, mirrored: bool = False
 ) -> Interval:
     """Return the interval that holds the given share of the draws, or its mirror image."""
-    low, high = numpy.quantile(values, [(1 - _checked(level)) / 2, (1 + level) / 2])
+    low, high = numpy.quantile(values, [(1 - checked_level(level)) / 2, (1 + level) / 2])
     if mirrored:
         low, high = max(0.0, 2 * value - high), max(0.0, 2 * value - low)
     return Interval(value, float(low), float(high), level)
@@ -153,7 +153,7 @@ def _classwise(
         errors: numpy.ndarray = numpy.abs(residuals).sum(-1) / predictions.classes
         return errors
 
-    low, high = inverted(observed, drawn, _checked(level), norm)
+    low, high = inverted(observed, drawn, checked_level(level), norm)
     return Interval(CLASS_METRICS[metric](predictions), low, min(1.0, high), level)
 
 
@@ -161,7 +161,7 @@ def _of(metric: str | Metric) -> Metric:
     return METRICS[metric] if isinstance(metric, str) else metric
 
 
-def _checked(level: float) -> float:
+def checked_level(level: float) -> float:
     if not 0 < level < 1:
         raise UserError(f"expected a level between 0 and 1, got {level}.")
     return level

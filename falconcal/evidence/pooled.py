@@ -3,9 +3,9 @@
 An image at all levels of all shifts is one example: a resample takes the whole of it or nothing.
 Every level then holds equally many examples in every resample, so all that an ECE needs of a level
 is, for each bin, the sum of correct less confidence: counts times features gives it for all
-resamples at once. A mean over shifts or seeds of figures is the mean of their draws, as long as all
-were drawn with the same counts; over seeds the interval is then one over examples, the trained
-models taken as they are.
+resamples at once. Every pooled error is a sum of sizes of weighted gaps, and so is its mean over
+shifts or seeds, of all their gaps together, as long as all were drawn with the same counts; over
+seeds the interval is one over examples, the trained models taken as they are.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,14 @@ import torch
 
 from falconcal.bins import bin_index
 from falconcal.errors import UserError, unknown
-from falconcal.evidence.intervals import Interval, bounds_of_draws
+from falconcal.evidence.differences import (
+    Difference,
+    Figure,
+    difference_of,
+    error_figure,
+    interval_of,
+)
+from falconcal.evidence.intervals import Interval
 from falconcal.evidence.resampling import MEANS
 from falconcal.metrics import BINS
 from falconcal.metrics.scored import labelled, scores_of
@@ -24,30 +31,18 @@ from falconcal.metrics.shift import Levels
 from falconcal.predictions import Scores
 
 RESAMPLES_AT_ONCE = 500  # bounds the memory: counts are multiplied as float32, kept as bytes
-UNBIASED = {"accuracy", "confidence", "last_level_confidence"}
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """A figure and what it is in each resample of the examples."""
+    """What a figure is made of, and what that is in each resample of the examples.
 
-    value: float
-    resampled: numpy.ndarray  # (R,)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first's figure less the second's, its interval, and how far it is beyond chance.
-
-    ``effect`` is the difference as a share of the second's figure, empty if that is 0.
+    A mean is the sum of its parts; an error of calibration the sum of their sizes.
     """
 
-    value: float
-    low: float
-    high: float
-    p_value: float
-    effect: float | None
-    level: float = 0.95
+    observed: numpy.ndarray  # (F,)
+    drawn: numpy.ndarray  # (R, F) float32: 9,000 columns for ten seeds, nine shifts, ten levels
+    error: bool
 
 
 def pooled_interval(
@@ -64,7 +59,7 @@ def pooled_interval(
     same order. The shifts of several seeds, listed together, give the mean over seeds.
     """
     counts = drawn_counts(_examples(shifts), resamples, seed)
-    return interval_of(figure, _mean_over_shifts(shifts, figure, counts), level)
+    return interval_of(figure_of(_mean_over_shifts(shifts, figure, counts), level))
 
 
 def pooled_difference(
@@ -79,7 +74,7 @@ def pooled_difference(
     """Return the first's pooled figure less the second's, by a paired bootstrap over examples."""
     counts = drawn_counts(_examples([*first, *second]), resamples, seed)
     one, other = (_mean_over_shifts(shifts, figure, counts) for shifts in (first, second))
-    return difference_of(one, other, level)
+    return difference_of(figure_of(one, level), figure_of(other, level))
 
 
 def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
@@ -98,8 +93,7 @@ def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
 def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
     """Return the draws of a metric that is a mean (accuracy, confidence ...) of one level."""
     values = MEANS[metric].value(scores)[:, None]  # (N, 1)
-    once, taken = _sums(values / len(values), counts)
-    return Draws(float(once[0, 0]), taken[:, 0])
+    return Draws(*_sums(values / len(values), counts), error=False)
 
 
 def shift_draws(levels: Levels, counts: numpy.ndarray) -> dict[str, Draws]:
@@ -108,7 +102,8 @@ def shift_draws(levels: Levels, counts: numpy.ndarray) -> dict[str, Draws]:
     shape = (-1, len(parts), BINS)
     once, taken = (sums.reshape(shape) for sums in _sums(gap_features(parts), counts))
     found = {
-        name: Draws(float(finish(once)[0]), finish(taken)) for name, finish in GAP_FIGURES.items()
+        name: Draws(weighted(once)[0], weighted(taken), error=True)
+        for name, weighted in GAP_FIGURES.items()
     }
     return {**found, "last_level_confidence": level_draws(parts[-1], "confidence", counts)}
 
@@ -125,46 +120,47 @@ def gap_features(levels: Sequence[Scores]) -> numpy.ndarray:
 
 
 def mean_of_draws(parts: Iterable[Draws]) -> Draws:
-    """Return the mean of figures that were drawn with the same counts."""
+    """Return the mean of figures of one kind that were drawn with the same counts."""
     listed = list(parts)
-    value = float(numpy.mean([part.value for part in listed]))
-    return Draws(value, numpy.mean([part.resampled for part in listed], 0))
+    observed = numpy.concatenate([part.observed for part in listed]) / len(listed)
+    drawn = numpy.concatenate([part.drawn for part in listed], 1)
+    drawn /= len(listed)
+    return Draws(observed, drawn, listed[0].error)
 
 
-def interval_of(figure: str, draws: Draws, level: float = 0.95) -> Interval:
-    """Return a figure with its interval; errors of calibration, biased upwards, are mirrored."""
-    mirrored = figure not in UNBIASED
-    return bounds_of_draws(draws.value, draws.resampled, level, mirrored=mirrored)
+def figure_of(draws: Draws, level: float = 0.95) -> Figure:
+    """Return a figure from what it is made of; errors of calibration with bounds of the truth."""
+    if not draws.error:
+        total = draws.drawn.sum(1, dtype=numpy.float64)
+        return Figure(float(draws.observed.sum()), total, level=level)
+    filled = numpy.flatnonzero(draws.drawn.any(0))  # where a model is sure most bins are empty
+    filled = filled if len(filled) else numpy.array([0])  # without any gap there is one of 0
+    observed = draws.observed[filled].astype(draws.drawn.dtype)
+    value = float(_size(draws.observed))
+    return error_figure(value, observed, draws.drawn[:, filled], _size, level)
 
 
-def difference_of(first: Draws, second: Draws, level: float = 0.95) -> Difference:
-    """Return the difference of two figures that were drawn with the same counts."""
-    value, differences = first.value - second.value, first.resampled - second.resampled
-    bounds = bounds_of_draws(value, differences, level)
-    effect = value / second.value if second.value else None
-    return Difference(value, bounds.low, bounds.high, chance_of(differences), effect, level)
+def _size(gaps: numpy.ndarray) -> numpy.ndarray:  # (..., F) -> (...)
+    sizes: numpy.ndarray = numpy.abs(gaps).sum(-1)
+    return sizes
 
 
-def chance_of(differences: numpy.ndarray) -> float:
-    """Return the two-sided p-value of draws (R,) against 0, never below 2 / (R + 1)."""
-    below, above = (differences <= 0).sum(), (differences >= 0).sum()
-    return float(min(1.0, 2 * (1 + min(below, above)) / (1 + len(differences))))
+def _micro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, M)
+    means: numpy.ndarray = gaps.mean(1)
+    return means
 
 
-def _micro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
-    errors: numpy.ndarray = numpy.abs(gaps.mean(1)).sum(1)
-    return errors
+def _macro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, L * M)
+    weighted: numpy.ndarray = gaps / gaps.shape[1]
+    return weighted.reshape(len(gaps), -1)
 
 
-def _macro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
-    errors: numpy.ndarray = numpy.abs(gaps).sum(2).mean(1)
-    return errors
-
-
-def _area(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R,)
-    step = 1 / max(1, gaps.shape[1] - 1)
-    areas: numpy.ndarray = numpy.trapezoid(numpy.abs(gaps).sum(2), dx=step, axis=1)
-    return areas
+def _area(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, L * M)
+    """Weigh the levels as the trapezoid rule does."""
+    levels = gaps.shape[1]
+    weights = numpy.trapezoid(numpy.eye(levels, dtype=gaps.dtype), dx=1 / max(1, levels - 1))
+    weighted: numpy.ndarray = gaps * weights[:, None]
+    return weighted.reshape(len(gaps), -1)
 
 
 GAP_FIGURES: dict[str, Callable[[numpy.ndarray], numpy.ndarray]] = {
@@ -182,11 +178,11 @@ def _mean_over_shifts(shifts: Sequence[Levels], figure: str, counts: numpy.ndarr
 
 
 def _sums(features: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the sums of features (N, F) over all examples, (1, F), and in resamples, (R, F)."""
+    """Return the sums of features (N, F) over all examples, (F,), and in resamples, (R, F)."""
     narrow = features.astype(numpy.float32)  # seven digits of a sum are plenty for a draw
     blocks = numpy.split(counts, range(RESAMPLES_AT_ONCE, len(counts), RESAMPLES_AT_ONCE))
     taken = [block.astype(numpy.float32) @ narrow for block in blocks]
-    return features.sum(0, keepdims=True), numpy.concatenate(taken).astype(numpy.float64)
+    return features.sum(0), numpy.concatenate(taken)
 
 
 def _examples(shifts: Sequence[Levels]) -> int:

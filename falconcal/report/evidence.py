@@ -18,11 +18,11 @@ from torch import Tensor
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN, levels_of
 from falconcal.evidence import Difference, Interval, RankTest, holm, rank_sum, signed_rank
+from falconcal.evidence.differences import Figure, difference_of, interval_of
 from falconcal.evidence.pooled import (
     Draws,
-    difference_of,
     drawn_counts,
-    interval_of,
+    figure_of,
     level_draws,
     mean_of_draws,
     shift_draws,
@@ -84,9 +84,17 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """One series: the draws of its figures and the values that the tests compare, over seeds."""
+    """One series: its figures and the values that the tests compare, over seeds."""
 
     seeds: int
+    figures: dict[Key, Figure]
+    values: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One run: the draws of its figures and the values that the tests compare."""
+
     draws: dict[Key, Draws]
     values: dict[str, Tensor]
 
@@ -191,11 +199,13 @@ def _measure(
         for run in results.runs
         if run.series == series
     ]
-    draws = {key: mean_of_draws(run.draws[key] for run in runs) for key in runs[0].draws}
+    figures = {
+        key: figure_of(mean_of_draws(run.draws[key] for run in runs)) for key in runs[0].draws
+    }
     values = {
         test.name: torch.stack([run.values[test.name] for run in runs]).mean(0) for test in tests
     }
-    return Measured(len(runs), draws, values)
+    return Measured(len(runs), figures, values)
 
 
 def _measure_run(
@@ -204,7 +214,7 @@ def _measure_run(
     tests: tuple[PaperTest, ...],
     labels: Tensor,
     counts: numpy.ndarray,
-) -> Measured:
+) -> Drawn:
     clean = _read(run, CLEAN)[0]
     if not torch.equal(clean.label, labels):
         raise UserError(
@@ -219,7 +229,7 @@ def _measure_run(
         if shift in results.tested_shifts:
             pooled[shift] = shift_draws([clean, *levels.values()], counts)
     joined = {name: torch.cat(parts) for name, parts in values.items()}
-    return Measured(1, _figures(clean, pooled, counts), joined)
+    return Drawn(_draws(clean, pooled, counts), joined)
 
 
 def _shifts(
@@ -244,10 +254,10 @@ def _take(
                 values[test.name].append(getattr(scores, test.column).double())
 
 
-def _figures(
+def _draws(
     clean: Scores, pooled: dict[str, dict[str, Draws]], counts: numpy.ndarray
 ) -> dict[Key, Draws]:
-    """Return the headline figures of one run, and the micro-averaged ECE of each shift."""
+    """Return the draws of the headline figures of a run, and of micro-averaged ECE by shift."""
     means = {
         "mean_micro_ece": "micro_ece",
         "mean_macro_ece": "macro_ece",
@@ -266,21 +276,20 @@ def _figures(
 
 def _interval_rows(measured: dict[str, Measured], examples: int) -> Iterator[Row]:
     for series, one in measured.items():
-        for (figure, shift), draws in one.draws.items():
-            found = interval_of(figure, draws)
-            row: Row = {"kind": "interval", "figure": figure, "shift": shift, "first": series}
-            yield row | _bounds(found) | {"examples": examples, "seeds": one.seeds}
+        for (name, shift), figure in one.figures.items():
+            row: Row = {"kind": "interval", "figure": name, "shift": shift, "first": series}
+            yield row | _bounds(interval_of(figure)) | {"examples": examples, "seeds": one.seeds}
 
 
 def _difference_rows(measured: dict[str, Measured], figure: str, examples: int) -> list[Row]:
     """Return the difference of every pair of methods, corrected for their number."""
     rows: list[Row] = []
     for (first, one), (second, other) in combinations(measured.items(), 2):
-        draws = one.draws[figure, None], other.draws[figure, None]
-        found = difference_of(*draws)
+        figures = one.figures[figure, None], other.figures[figure, None]
+        found = difference_of(*figures)
         row = _pair("difference", figure, first, second, measured) | _bounds(found)
         row |= {"p": found.p_value, "effect": found.effect, "examples": examples}
-        rows.append(row | {"first_value": draws[0].value, "second_value": draws[1].value})
+        rows.append(row | {"first_value": figures[0].value, "second_value": figures[1].value})
     return _corrected(rows)
 
 

@@ -13,9 +13,10 @@ HEADINGS = {column.name: column.heading for column in HEADLINE}
 WITHIN_CHANCE = "within chance"
 DIFFERENCES_NOTE = (
     "The first less the second, both on the same examples, with its 95 % interval; the share is "
-    "the difference over the second's figure. p is the two-sided p-value of the paired bootstrap, "
-    "p (Holm) the same corrected for the number of pairs; the verdict rests on p (Holm) below "
-    f"{BEYOND_CHANCE}."
+    "the difference over the second's figure. An ECE is biased upwards: the interval says where "
+    "the difference of the true ones lies, and the difference seen may lie outside. p is the "
+    "two-sided p-value of the paired bootstrap, p (Holm) the same corrected for the number of "
+    f"pairs; the verdict rests on p (Holm) below {BEYOND_CHANCE} and on the side of the interval."
 )
 
 
@@ -109,7 +110,8 @@ def verdict(row: Row) -> str:
 
 
 def first_is_better(row: Row) -> bool:
-    higher = float(row["value"] or 0) > 0
+    """Say on which side the interval lies; the difference seen has the bias of both in it."""
+    higher = float(row["low"] or 0) + float(row["high"] or 0) > 0
     return higher == (row["figure"] in HIGHER_IS_BETTER)
 
 
