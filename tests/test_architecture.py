@@ -15,7 +15,8 @@ PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
-    "assessment", "selection", "training", "method", "recalibration", "methods", "evaluation",
+    "assessment", "selection", "training", "method", "recalibration", "methods", "saving",
+    "predicting", "evaluation",
     "studies", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
