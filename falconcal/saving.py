@@ -23,7 +23,8 @@ import falconcal
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.data.examples import Modality
 from falconcal.errors import UsageError, UserError
-from falconcal.methods import METHODS, Method
+from falconcal.method import Method
+from falconcal.methods import METHODS
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS
 from falconcal.predictions import Predictions
