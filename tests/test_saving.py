@@ -12,9 +12,10 @@ from scipy import stats
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Bounds
+from falconcal.data import Bounds, Dataset, Examples
 from falconcal.methods import METHODS
 from falconcal.metrics import RiskTable, risk_table
+from falconcal.models import MODELS, make_model
 from falconcal.predictions import Predictions
 from falconcal.saving import FORMAT, make_method, method_settings
 from falconcal.tensors import HEAD, write_tensors
@@ -55,12 +56,16 @@ def test_a_model_comes_back_with_its_bits_and_its_facts(tmp_path: Path) -> None:
     assert make_method(facts.method) == method
 
 
-def test_a_name_of_the_table_is_sized_to_classes_and_shape(tmp_path: Path) -> None:
-    model = falconcal.LeNet(classes=4, channels=3, size=32).eval()
-    file = tmp_path / "model.safetensors"
-    falconcal.save(model, file, "lenet", classes=list("abcd"), shape=[3, 32, 32])
-    inputs = torch.rand(2, 3, 32, 32)
-    assert torch.equal(falconcal.load(file).model(inputs), model(inputs))
+@pytest.mark.parametrize("name", MODELS)
+def test_a_name_of_the_table_is_sized_to_classes_and_shape(tmp_path: Path, name: str) -> None:
+    images = Examples(torch.rand(2, 3, 32, 32), torch.tensor([0, 3]), None, tuple("abcd"))
+    dataset = Dataset("colour", "image", tuple("abcd"), None, images, images, images)
+    model, file = make_model(name, dataset, seed=5).eval(), tmp_path / "model.safetensors"
+    falconcal.save(model, file, name, classes=list("abcd"), shape=[3, 32, 32])
+    loaded = falconcal.load(file).model
+    assert type(loaded) is type(model)
+    with torch.no_grad():
+        assert torch.equal(loaded(images.inputs), model(images.inputs))
 
 
 def test_a_factory_is_called_with_its_arguments(tmp_path: Path) -> None:
