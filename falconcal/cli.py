@@ -15,11 +15,14 @@ from rich.text import Text
 
 import falconcal
 from falconcal.errors import UsageError, UserError, unknown
+from falconcal.layout import model_file
 
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
+    from falconcal.predicting import Outcome
 
 WORST = 5  # groups shown on a terminal
+DAMAGED = 20  # images named on a terminal
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
@@ -179,6 +182,54 @@ def score(
     output.print(f"Page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal predict model.safetensors photos --reject-below 0.8\n\n"
+    "falconcal predict model.safetensors rows.csv --risk 0.05 --out answers.parquet\n\n"
+    "falconcal predict runs/digits/runs/default/falcon/seed-0 images.npy"
+)
+def predict(
+    model: Annotated[
+        Path, typer.Argument(help="A file that falconcal.save wrote, or the folder of a run.")
+    ],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="INPUT", help="A folder of images, or a CSV, NPY or NPZ file."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="CSV or Parquet file; runs/predict/NAME of the input.csv unless given."),
+    ] = None,
+    reject_below: Annotated[
+        float | None, typer.Option(help="Reject answers whose confidence is below this.")
+    ] = None,
+    risk: Annotated[
+        float | None,
+        typer.Option(
+            help="Reject so many that the error of the others stays below this, with 95 % "
+            "certainty by the validation data that the model was saved with."
+        ),
+    ] = None,
+) -> None:
+    """Answer inputs with a saved model: label, confidence, entropy, and what to reject.
+
+    One batch is in memory at a time; the output file appears when it is complete.
+    """
+    from falconcal.predicting import check_output, choose_threshold, open_source, predict_into
+    from falconcal.progress import counting
+    from falconcal.saving import load
+
+    name = source.resolve().name if source.is_dir() else source.stem
+    target = out if out is not None else Path("runs") / "predict" / f"{name}.csv"
+    check_output(target, source)
+    saved = load(model_file(model))
+    threshold = choose_threshold(saved.facts, reject_below, risk)
+    opened = open_source(source, saved.facts)
+    with counting(errors, source.name, opened.total) as advance:
+        outcome = predict_into(target, saved, opened, threshold, advance)
+    _show_outcome(outcome, target, threshold)
+
+
 @app.command("list", epilog="Examples:\n\nfalconcal list\n\nfalconcal list shifts")
 def list_(
     kind: Annotated[
@@ -193,6 +244,20 @@ def list_(
         raise unknown("list", kind, CATALOGUE)
     for name in [kind] if kind is not None else CATALOGUE:
         _show_list(name, CATALOGUE[name]())
+
+
+def _show_outcome(outcome: "Outcome", target: Path, threshold: float | None) -> None:
+    words = f"{outcome.examples:,} examples"
+    if threshold is not None:
+        words += f", {outcome.rejected:,} rejected, confidence below {threshold:.6g}"
+    output.print(f"{words}. Answers: {target}", highlight=False, markup=False, soft_wrap=True)
+    if outcome.damaged:
+        named = [f"  {name}: {why}" for name, why in list(outcome.damaged.items())[:DAMAGED]]
+        more = len(outcome.damaged) - DAMAGED
+        raise UserError(
+            f"{len(outcome.damaged):,} images could not be read; their rows are empty:\n"
+            + "\n".join([*named, *([f"  and {more:,} more"] if more > 0 else [])])
+        )
 
 
 def _show_list(kind: str, entries: Mapping[str, str]) -> None:

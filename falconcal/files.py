@@ -2,23 +2,36 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write to a temporary name in the same folder, then rename: readers never see a part."""
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """Give a temporary file in the same folder that takes the name when all went well, else goes.
+
+    So readers never see a part, whatever time the writing takes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
+        yield temporary
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())  # a power cut must not leave the name without the data
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write to a temporary name in the same folder, then rename."""
+    with appearing(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLAIN = "default"  # the variant of a study that has none
+WEIGHTS = "weights.safetensors"
 RUN_FILES = (
     "settings.json",
-    "weights.safetensors",
+    WEIGHTS,
     "history.parquet",
     "scores.parquet",
     "run.json",
@@ -43,6 +44,11 @@ class RunKey:
 
     def complete(self, directory: Path) -> bool:
         return all((self.folder(directory) / name).is_file() for name in RUN_FILES)
+
+
+def model_file(path: Path) -> Path:
+    """Return the file of a model, which a run has in its folder."""
+    return path / WEIGHTS if path.is_dir() else path
 
 
 def file_name(name: str) -> str:

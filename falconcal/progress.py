@@ -1,10 +1,17 @@
-"""How a study goes on: bars on a terminal, plain lines elsewhere."""
+"""How a study or a prediction goes on: bars on a terminal, plain lines elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from falconcal.layout import RunKey
 from falconcal.studies.runner import Progress as Reporter
@@ -25,6 +32,18 @@ def make_progress(console: Console) -> Iterator[Reporter]:
     )
     with Progress(*columns, console=console) as bars:
         yield Bars(bars)
+
+
+@contextmanager
+def counting(console: Console, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how many more are done; without a terminal nothing is shown."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    )
+    with bar:
+        task = bar.add_task(title.replace("[", r"\["), total=total)
+        yield lambda more: bar.advance(task, more)
 
 
 class PlainLines:

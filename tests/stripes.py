@@ -1,8 +1,11 @@
 """Things from outside as a study file names them: a dataset and a network."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from falconcal.data import Dataset, Examples
+from falconcal.data import Batches, Dataset, Examples
+from falconcal.methods import L2Dropout
+from falconcal.settings import settings
 from falconcal.shifts import Shift
 from tests.conftest import CLASSES, small_network, stripes
 
@@ -29,3 +32,52 @@ def load_table() -> Dataset:
 
 
 inverted = Shift("invert", (0.0, 1.0), lambda inputs, strength, _: strength - inputs)
+
+
+class Columns(nn.Module):
+    """A network for rows of numbers whose size its arguments say."""
+
+    def __init__(self, inputs: int, outputs: int, width: int = 8) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(inputs, width), nn.Linear(width, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:  # (N, inputs) -> (N, outputs)
+        logits: Tensor = self.last(self.first(rows).relu())
+        return logits
+
+
+class Scaled(nn.Module):
+    """A model whose logits are multiplied by a number that was learned."""
+
+    scale: Tensor
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.model(inputs) * self.scale
+        return logits
+
+
+@settings
+class Scaling:
+    """A method from outside that wraps what its base trains."""
+
+    base: L2Dropout | None = None
+    factor: float = 2.0
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        fitted = model if self.base is None else self.base.fit(model, train, validation)
+        wrapped = self.structure(fitted)
+        wrapped.scale.fill_(self.factor)
+        return wrapped.eval()
+
+    def structure(self, model: nn.Module) -> Scaled:
+        return Scaled(model)
+
+
+def make_unannotated(outputs):  # type: ignore[no-untyped-def]
+    """A factory that does not say what it makes."""
+    return small_network(outputs)

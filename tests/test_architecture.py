@@ -16,8 +16,8 @@ PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
-    "assessment", "selection", "training", "method", "recalibration", "methods", "evaluation",
-    "estimator", "lightning",
+    "assessment", "selection", "training", "method", "recalibration", "methods", "saving",
+    "predicting", "evaluation", "estimator", "lightning",
     "studies", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -31,9 +31,11 @@ from falconcal.metrics.proper import (
 )
 from falconcal.metrics.selective import (
     RiskCoverage,
+    RiskTable,
     accuracy_at_coverage,
     area_under_risk_coverage,
     risk_coverage_curve,
+    risk_table,
 )
 from falconcal.metrics.shift import POOLED, area_under_levels, level_curve, macro_ece, micro_ece
 from falconcal.metrics.uncertainty import (
@@ -73,6 +75,7 @@ __all__ = [
     "OutlierDetection",
     "ReliabilityCurve",
     "RiskCoverage",
+    "RiskTable",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
@@ -95,6 +98,7 @@ __all__ = [
     "predictive_entropy",
     "reliability_curve",
     "risk_coverage_curve",
+    "risk_table",
     "rms_calibration_error",
     "signed_gap",
     "smooth_calibration_error",

@@ -28,7 +28,7 @@ def read_parquet(path: Path, names: Names) -> Table:
 
 def read_csv(path: Path, names: Names) -> Table:
     """Read the columns that matter of a CSV file, as text: what is a number is decided later."""
-    header = _header(path)
+    header = header_of(path)
     chosen = choose(path, header, names)
     places = sorted(header.index(name) for name in chosen.all)
     try:
@@ -39,7 +39,7 @@ def read_csv(path: Path, names: Names) -> Table:
             glob=False,
         )
     except UNREADABLE as error:
-        raise UserError(_what_is_wrong(path, len(header), error)) from None
+        raise UserError(what_is_wrong(path, len(header), error)) from None
     frame.columns = [header[place] for place in places]
     frame = _without_blank_end(frame.with_columns(polars.all().str.strip_chars()))
     return _table(path, frame, chosen, lambda row: f"line {_line_of(path, row)}")
@@ -53,12 +53,12 @@ def _table(
     return Table(path, values, frame[chosen.labels], groups, chosen.classes, chosen.named, place)
 
 
-def _header(path: Path) -> list[str]:
+def header_of(path: Path) -> list[str]:
     """Return the names of a CSV file's columns; two alike are refused."""
     try:
-        _, names = next(_records(path), (0, []))
+        _, names = next(records(path), (0, []))
     except UnicodeDecodeError as error:
-        raise UserError(_what_is_wrong(path, 0, error)) from None
+        raise UserError(what_is_wrong(path, 0, error)) from None
     except csv.Error as error:
         raise UserError(f"{path}, line 1: cannot be read as CSV: {first_line(error)}.") from None
     header = [name.strip() for name in names]
@@ -73,7 +73,7 @@ def _header(path: Path) -> list[str]:
     return header
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV file from the header on, each with the line that it begins on."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader, begun, line = csv.reader(file), False, 1
@@ -86,7 +86,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _line_of(path: Path, row: int) -> int:
     """Return the line of the file on which a row begins: cells may hold line breaks."""
-    return next(line for number, (line, _) in enumerate(_records(path), start=-1) if number == row)
+    return next(line for number, (line, _) in enumerate(records(path), start=-1) if number == row)
 
 
 def _without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
@@ -96,7 +96,7 @@ def _without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
     return frame.head(int(last) + 1) if isinstance(last, int) else frame.clear()
 
 
-def _what_is_wrong(path: Path, width: int, error: Exception) -> str:
+def what_is_wrong(path: Path, width: int, error: Exception) -> str:
     """Return why a CSV file cannot be read, with the line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -104,7 +104,7 @@ def _what_is_wrong(path: Path, width: int, error: Exception) -> str:
                 return (
                     f"{path}, line {number}: expected text in UTF-8, got other bytes: convert it."
                 )
-    for number, record in _records(path):
+    for number, record in records(path):
         if len(record) > width:
             return (
                 f"{path}, line {number}: expected {width} cells, as in the header, got "

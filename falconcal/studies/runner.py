@@ -10,12 +10,14 @@ import polars
 from torch import nn
 
 from falconcal.data import Batches, Dataset, load_dataset
-from falconcal.errors import unknown
+from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
-from falconcal.layout import PLAIN, RunKey
+from falconcal.layout import PLAIN, WEIGHTS, RunKey
 from falconcal.method import Method, innermost
 from falconcal.models import make_model
+from falconcal.predictions import predict
+from falconcal.saving import save
 from falconcal.selection import shifted_validation
 from falconcal.shifts import find_shift
 from falconcal.studies.pictures import write_pictures
@@ -103,7 +105,7 @@ def _run(
         origin["training_seconds"] = trained - started
         origin["kept_epoch"] = history[-1].kept if history else None
         origin["evaluation_seconds"] = time.perf_counter() - trained
-        save_weights(folder / "weights.safetensors", model)
+        _save(folder / WEIGHTS, model, study, dataset, method, progress)
         write_table(folder / "history.parquet", history.table())
         write_table(folder / "scores.parquet", scores)
         _write_json(folder / "settings.json", _run_settings(study, run))
@@ -117,6 +119,28 @@ def _train(
     model = make_model(study.model, dataset, seed)
     batches = dataset.train.batches(study.batch_size, shuffle=True, seed=seed)
     return method.fit(model, batches, validation)
+
+
+def _save(
+    file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, progress: Progress
+) -> None:
+    """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
+    inputs = dataset.train.inputs
+    try:
+        save(
+            model,
+            file,
+            study.model,
+            classes=dataset.classes,
+            shape=inputs.shape[1:],
+            bounds=dataset.bounds,
+            tokens=None if inputs.is_floating_point() else int(inputs.max()) + 1,
+            method=method,
+            validation=predict(model, dataset.validation),
+        )
+    except UserError as error:  # a network from outside may look at more than the data's shape
+        progress.note(f"the run keeps its weights alone, falconcal predict cannot use it: {error}")
+        save_weights(file, model)
 
 
 def _validation(
@@ -136,8 +160,8 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     """Return the study's dropout model of seed 0, its last epoch, trained at most once a folder."""
     settings = {**study.methods[REFERENCE], "keep": "last"}
     reference = dataclasses.replace(study, methods={REFERENCE: settings})
-    weights = store.directory / "reference" / "weights.safetensors"
-    same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / "weights.safetensors"
+    weights = store.directory / "reference" / WEIGHTS
+    same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / WEIGHTS
     if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
         return load_weights(same, make_model(study.model, dataset))
     if weights.exists():

@@ -1,0 +1,98 @@
+"""CSV: a row an example, a column an input, read as it goes."""
+
+import csv
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy
+
+from falconcal.errors import UsageError, UserError, did_you_mean
+from falconcal.predicting.source import BATCH, Batch, Source, row_batch
+from falconcal.reading.frames import header_of, records, what_is_wrong
+from falconcal.saving import ModelFacts
+
+Record = tuple[int, list[str]]  # the line it begins on, its cells
+
+
+def open_csv(path: Path, facts: ModelFacts) -> Source:
+    """Return the rows of a CSV file: of the columns that were saved, or of all."""
+    header = header_of(path)
+    return Source("row", None, _rows(path, facts, header, _places(path, facts, header)))
+
+
+def _places(path: Path, facts: ModelFacts, header: Sequence[str]) -> list[int]:
+    """Return where the columns of the inputs stand."""
+    if facts.columns is not None:
+        missing = next((name for name in facts.columns if name not in header), None)
+        if missing is not None:
+            hint = did_you_mean(missing, header)
+            raise UsageError(f"{path}, line 1: no column {missing!r}, an input. {hint}")
+        return [header.index(name) for name in facts.columns]
+    if len(header) != math.prod(facts.shape):
+        raise UsageError(
+            f"{path}, line 1: expected a column for each of the {math.prod(facts.shape)} inputs, "
+            f"got {len(header)}: leave others out, or save the model with the names of its columns."
+        )
+    if all(_is_number(name) for name in header):
+        raise UsageError(f"{path}, line 1: expected a header with names, got numbers alone.")
+    return list(range(len(header)))
+
+
+def _rows(
+    path: Path, facts: ModelFacts, header: Sequence[str], places: list[int]
+) -> Iterator[Batch]:
+    body, start = _filled(path, len(header)), 0
+    try:
+        while taken := list(itertools.islice(body, BATCH)):
+            values = _numbers(path, header, places, taken)  # (K, inputs)
+            yield row_batch(path, facts, start, values.reshape(len(taken), *facts.shape))
+            start += len(taken)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(what_is_wrong(path, len(header), error)) from None
+
+
+def _filled(path: Path, width: int) -> Iterator[Record]:
+    """Yield the records after the header; blank lines may stand at the end alone."""
+    blank = None
+    for line, cells in itertools.islice(records(path), 1, None):
+        if not cells:
+            blank = blank or line
+            continue
+        if blank is not None:
+            raise UserError(f"{path}, line {blank}: expected a row, got a blank line: remove it.")
+        if len(cells) != width:
+            raise UserError(
+                f"{path}, line {line}: expected {width} cells, as in the header, got {len(cells)}."
+            )
+        yield line, cells
+
+
+def _numbers(
+    path: Path, header: Sequence[str], places: list[int], taken: list[Record]
+) -> numpy.ndarray:
+    try:
+        return numpy.array([[cells[place] for place in places] for _, cells in taken], float)
+    except ValueError:
+        line, column, cell = _first_bad(places, taken)
+        raise UserError(
+            f"{path}, line {line}, column {header[column]!r}: expected a number, got {cell!r}."
+        ) from None
+
+
+def _first_bad(places: list[int], taken: list[Record]) -> tuple[int, int, str]:
+    return next(
+        (line, place, cells[place])
+        for line, cells in taken
+        for place in places
+        if not _is_number(cells[place])
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

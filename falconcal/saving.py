@@ -1,0 +1,329 @@
+"""A model to take away: its weights and what is needed to rebuild and to interpret it, in one file.
+
+safetensors with facts as JSON in its head; no pickle, ever. The architecture is a name, looked up
+when the file is read: of ``MODELS``, or ``package.module:Name`` of a class or function that makes a
+module. A method that wraps what it trains says how by its ``structure``.
+"""
+
+import dataclasses
+import inspect
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+import falconcal
+from falconcal.data import Bounds, Dataset, Examples
+from falconcal.data.examples import Modality
+from falconcal.errors import UsageError, UserError
+from falconcal.method import Method
+from falconcal.methods import METHODS
+from falconcal.metrics import RiskTable, risk_table
+from falconcal.models import MODELS
+from falconcal.predictions import Predictions
+from falconcal.registry import look_up
+from falconcal.settings import Count, as_dict, settings
+from falconcal.tensors import read_tensors, write_tensors
+
+KIND, FORMAT = "model", 1
+SHOWN = 5  # names of weights in an error
+
+Numbers = Annotated[tuple[float, ...], Field(strict=False)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+def _from_table(kind: Callable[..., object]) -> BeforeValidator:
+    """Read a record from JSON, where it is a table."""
+    return BeforeValidator(lambda value: kind(**value) if isinstance(value, dict) else value)
+
+
+@settings
+class ModelFacts:
+    """What a model file says beside the weights."""
+
+    architecture: str  # a name of MODELS, or package.module:Name
+    arguments: dict[str, Any] | None = None  # of the architecture; None sizes it to the data
+    classes: Annotated[Names, Field(min_length=2)]
+    shape: Annotated[tuple[Count, ...], Field(strict=False)]  # of one example
+    bounds: Annotated[Bounds | None, _from_table(Bounds)] = None
+    tokens: Count | None = None  # how many different ones, where inputs are whole numbers
+    columns: Names | None = None  # of a table, in the order of the inputs
+    mean: Numbers | None = None  # a channel, of pixels from 0 to 1
+    deviation: Numbers | None = None
+    method: dict[str, Any] | None = None  # settings, its name among them as ``method``
+    risks: Annotated[RiskTable | None, _from_table(RiskTable)] = None
+    version: str = falconcal.__version__  # that wrote the file
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A model as a file held it, in inference mode on the CPU, and its facts."""
+
+    model: nn.Module
+    facts: ModelFacts
+
+
+def save(
+    model: nn.Module,
+    path: str | Path,
+    architecture: str,
+    *,
+    classes: Sequence[str],
+    shape: Sequence[int],
+    arguments: Mapping[str, Any] | None = None,
+    bounds: Bounds | None = None,
+    tokens: int | None = None,
+    columns: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    deviation: Sequence[float] | None = None,
+    method: Method | None = None,
+    validation: Predictions | None = None,
+) -> None:
+    """Write a model in one move, having made sure that it can be rebuilt.
+
+    ``architecture`` is a name of ``MODELS``, sized to ``shape`` (of one example) and ``classes``,
+    or ``package.module:Name``, called with ``arguments``, plain data. ``method`` is what trained
+    the model. Of ``validation``, predictions on data that did not train it, only a table of errors
+    by threshold is kept, from which ``falconcal predict --risk`` takes its own.
+    """
+    facts = ModelFacts(
+        architecture=architecture,
+        arguments=None if arguments is None else dict(arguments),
+        classes=tuple(classes),
+        shape=tuple(shape),
+        bounds=bounds,
+        tokens=tokens,
+        columns=None if columns is None else tuple(columns),
+        mean=None if mean is None else tuple(mean),
+        deviation=None if deviation is None else tuple(deviation),
+        method=None if method is None else method_settings(method),
+        risks=None if validation is None else risk_table(validation),
+    )
+    _check_facts(facts)
+    plain = _plain_json(facts)
+    weights = _weights(model)
+    _rebuilt(ModelFacts(**plain), weights, "the model")
+    write_tensors(Path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
+
+
+def load(path: str | Path) -> SavedModel:
+    """Read and rebuild a model that ``save`` wrote.
+
+    A name from outside falconcal in the file is imported: read files of people you trust.
+    """
+    path = Path(path)
+    weights, head = read_tensors(path)
+    facts = _facts(path, head)
+    return SavedModel(_rebuilt(facts, weights, str(path)), facts)
+
+
+def method_settings(method: Method) -> dict[str, Any]:
+    """Return a method as plain data, its name as ``method``; so for the ``base`` inside it."""
+    kind = type(method)
+    if not dataclasses.is_dataclass(method):
+        raise UserError(f"expected a method that is a dataclass of settings, got {kind.__name__}.")
+    names = (name for name, known in METHODS.items() if known is kind)
+    values = as_dict(method)
+    base = getattr(method, "base", None)
+    if base is not None:
+        values["base"] = method_settings(base)
+    return {"method": next(names, f"{kind.__module__}:{kind.__qualname__}"), **values}
+
+
+def make_method(values: Mapping[str, Any]) -> Method:
+    """Return the method of what ``method_settings`` gave."""
+    settings = dict(values)
+    name = settings.pop("method", None)
+    kind = look_up("method", name, METHODS) if isinstance(name, str) else None
+    # nothing that a file names is called unless it is a method
+    if not dataclasses.is_dataclass(kind) or not callable(getattr(kind, "fit", None)):
+        raise UserError(f"expected the name of a method, got {name!r}.")
+    if isinstance(settings.get("base"), Mapping):
+        settings["base"] = make_method(settings["base"])
+    make: Callable[..., Method] = kind
+    return make(**settings)
+
+
+def _rebuilt(facts: ModelFacts, weights: Mapping[str, Tensor], source: str) -> nn.Module:
+    """Return the architecture inside what its method wraps it with, and the weights in it."""
+    model = _structured(_architecture(facts), facts)
+    _check_fit(model, weights, source, facts.architecture)
+    for name, weight in model.state_dict(keep_vars=True).items():
+        weight.data = weight.data.to(weights[name].dtype)  # half precision stays half
+    model.load_state_dict(dict(weights))
+    return model.eval()
+
+
+def _architecture(facts: ModelFacts) -> nn.Module:
+    name, arguments = facts.architecture, facts.arguments
+    make: Callable[..., Any] = look_up("architecture", name, MODELS)
+    if name not in MODELS:
+        _check_factory(name, make)
+    sized = name in MODELS or arguments is None
+    with torch.random.fork_rng(devices=[]), _explained(name, arguments):
+        model = make(*([_stand_in(facts)] if sized else []), **(arguments or {}))
+    if not isinstance(model, nn.Module):
+        raise UserError(f"expected {name} to make a torch.nn.Module, got {type(model).__name__}.")
+    return model
+
+
+def _structured(model: nn.Module, facts: ModelFacts) -> nn.Module:
+    """Return what the method's ``fit`` would return around the model, not trained."""
+    structure = getattr(make_method(facts.method), "structure", None) if facts.method else None
+    wrapped: nn.Module = model if structure is None else structure(model)
+    return wrapped
+
+
+def _check_factory(name: str, make: object) -> None:
+    """Refuse, before it is called, what does not say that it makes a module."""
+    made = make if isinstance(make, type) else _return_type(make)
+    if not (isinstance(made, type) and issubclass(made, nn.Module)):
+        raise UsageError(
+            f"expected {name} to be a class of torch.nn.Module, or a function whose annotation "
+            f"says that it returns one, got {make!r}: a model file must not call anything else."
+        )
+
+
+def _return_type(make: object) -> object:
+    if not inspect.isfunction(make):
+        return None
+    try:
+        return get_type_hints(make).get("return")
+    except (NameError, TypeError):  # an annotation that names what is not there
+        return None
+
+
+@contextmanager
+def _explained(name: str, arguments: Mapping[str, Any] | None) -> Iterator[None]:
+    """Turn what a factory complains about into our words."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        given = "the shape of the data" if arguments is None else f"the arguments {arguments}"
+        raise UserError(
+            f"cannot make {name} with {given}: {type(error).__name__}: {error}. Was the code "
+            "changed since the model was saved?"
+        ) from None
+
+
+def _stand_in(facts: ModelFacts) -> Dataset:
+    """Return one example of the shape of the data, for architectures that are sized to data."""
+    inputs = torch.zeros(1, *facts.shape)
+    if facts.tokens is not None:
+        inputs = torch.full((1, *facts.shape), facts.tokens - 1)
+    elif facts.bounds is not None:
+        inputs += facts.bounds.low
+    example = Examples(inputs, torch.zeros(1, dtype=torch.long), facts.bounds, facts.classes)
+    modality: Modality = "text" if facts.tokens else "image" if len(facts.shape) == 3 else "signal"
+    return Dataset("saved", modality, facts.classes, facts.bounds, example, example, example)
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    state = model.state_dict()
+    for name, weight in state.items():
+        if not isinstance(weight, Tensor):
+            raise UserError(
+                f"expected weights that are tensors, {name} is {type(weight).__name__}."
+            )
+    return state
+
+
+def _check_fit(
+    model: nn.Module, weights: Mapping[str, Tensor], source: str, architecture: str
+) -> None:
+    """Refuse weights that the architecture has no place for, or that it misses, by name."""
+    wanted = model.state_dict()
+    misfits = {
+        "missing": sorted(wanted.keys() - weights.keys()),
+        "too many": sorted(weights.keys() - wanted.keys()),
+        "of another shape": sorted(_other_shapes(wanted, weights)),
+    }
+    said = [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
+    if said:
+        raise UserError(
+            f"the weights of {source} do not fit the architecture {architecture}: "
+            f"{'; '.join(said)}. Do its name, its arguments and the method say what was trained?"
+        )
+
+
+def _other_shapes(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[str]:
+    for name in wanted.keys() & weights.keys():
+        expected, came = tuple(wanted[name].shape), tuple(weights[name].shape)
+        # a part that was not fitted yet has buffers without elements, sized when they are loaded
+        if expected != came and wanted[name].numel():
+            yield f"{name} {came} for {expected}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _facts(path: Path, head: Mapping[str, Any]) -> ModelFacts:
+    if head.get("kind") != KIND:
+        raise UserError(f"expected a model that falconcal.save wrote, {path} is none.")
+    written = head.get("format")
+    if isinstance(written, int) and written > FORMAT:
+        raise UserError(
+            f"{path} has format {written}, this falconcal {falconcal.__version__} reads up to "
+            f"{FORMAT}: install a newer falconcal."
+        )
+    try:
+        facts = ModelFacts(**head["facts"])
+        _check_facts(facts)
+    except (KeyError, TypeError, UserError) as error:
+        raise UserError(f"cannot read the facts of {path}, it looks damaged: {error}") from None
+    return facts
+
+
+def _check_facts(facts: ModelFacts) -> None:
+    if len(set(facts.classes)) < len(facts.classes):
+        raise UserError(f"expected classes with names of their own, got {facts.classes}.")
+    elements = math.prod(facts.shape)
+    if facts.columns is not None and len(facts.columns) != elements:
+        raise UserError(
+            f"expected a column for each of the {elements} inputs, got {len(facts.columns)}."
+        )
+    _check_normalisation(facts)
+    _check_risks(facts.risks)
+
+
+def _check_normalisation(facts: ModelFacts) -> None:
+    if facts.mean is None and facts.deviation is None:
+        return
+    lengths = [len(numbers) for numbers in (facts.mean or (), facts.deviation or ())]
+    if lengths != [facts.shape[0]] * 2 or min(facts.deviation or (0,)) <= 0:
+        raise UserError(
+            f"expected mean and deviation, both with {facts.shape[0]} numbers, one a channel, the "
+            f"deviations above 0, got {facts.mean} and {facts.deviation}."
+        )
+
+
+def _check_risks(risks: RiskTable | None) -> None:
+    if risks is None:
+        return
+    alike = len(risks.thresholds) == len(risks.accepted) == len(risks.errors)
+    pairs = zip(risks.errors, risks.accepted, strict=False)
+    if not alike or not all(0 <= wrong <= count for wrong, count in pairs):
+        raise UserError("expected thresholds with as many counts, no more errors than accepted.")
+
+
+def _plain_json(facts: ModelFacts) -> dict[str, Any]:
+    """Return the facts as they come back from the file; what JSON cannot hold is refused."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(as_dict(facts)))
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"expected arguments and settings that JSON can hold: numbers, text, lists, tables; "
+            f"{error}."
+        ) from None
+    return plain
