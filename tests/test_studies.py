@@ -478,4 +478,4 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
     with monkeypatch.context() as patched:
         patched.setattr("falconcal.training.loop.run_steps", stop)
         run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
-    assert not list(tmp_path.glob("checkpoints/**/*.safetensors"))
+    assert not (tmp_path / "checkpoints").exists()

@@ -90,9 +90,15 @@ class Store:
 
     def drop_checkpoint(self, run: RunKey) -> None:
         shutil.rmtree(self._checkpoint(run), ignore_errors=True)
+        if not any(path.is_file() for path in self._checkpoints.rglob("*")):
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _checkpoint(self, run: RunKey) -> Path:
-        return self.directory / "checkpoints" / run.folder(Path())
+        return self._checkpoints / run.folder(Path())
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.directory / "checkpoints"
 
     def _agree(self, study: dict[str, Any]) -> None:
         """Refuse settings that differ from those of the runs that are already there."""
