@@ -5,7 +5,6 @@ when the file is read: of ``MODELS``, or ``package.module:Name`` of a class or f
 module. A method that wraps what it trains says how by its ``structure``.
 """
 
-import dataclasses
 import inspect
 import json
 import math
@@ -24,7 +23,7 @@ from falconcal.data import Bounds, Dataset, Examples
 from falconcal.data.examples import Modality
 from falconcal.errors import UsageError, UserError
 from falconcal.method import Method
-from falconcal.methods import METHODS
+from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS
 from falconcal.predictions import Predictions
@@ -103,7 +102,7 @@ def save(
         columns=None if columns is None else tuple(columns),
         mean=None if mean is None else tuple(mean),
         deviation=None if deviation is None else tuple(deviation),
-        method=None if method is None else method_settings(method),
+        method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
     )
     _check_facts(facts)
@@ -122,33 +121,6 @@ def load(path: str | Path) -> SavedModel:
     weights, head = read_tensors(path)
     facts = _facts(path, head)
     return SavedModel(_rebuilt(facts, weights, str(path)), facts)
-
-
-def method_settings(method: Method) -> dict[str, Any]:
-    """Return a method as plain data, its name as ``method``; so for the ``base`` inside it."""
-    kind = type(method)
-    if not dataclasses.is_dataclass(method):
-        raise UserError(f"expected a method that is a dataclass of settings, got {kind.__name__}.")
-    names = (name for name, known in METHODS.items() if known is kind)
-    values = as_dict(method)
-    base = getattr(method, "base", None)
-    if base is not None:
-        values["base"] = method_settings(base)
-    return {"method": next(names, f"{kind.__module__}:{kind.__qualname__}"), **values}
-
-
-def make_method(values: Mapping[str, Any]) -> Method:
-    """Return the method of what ``method_settings`` gave."""
-    settings = dict(values)
-    name = settings.pop("method", None)
-    kind = look_up("method", name, METHODS) if isinstance(name, str) else None
-    # nothing that a file names is called unless it is a method
-    if not dataclasses.is_dataclass(kind) or not callable(getattr(kind, "fit", None)):
-        raise UserError(f"expected the name of a method, got {name!r}.")
-    if isinstance(settings.get("base"), Mapping):
-        settings["base"] = make_method(settings["base"])
-    make: Callable[..., Method] = kind
-    return make(**settings)
 
 
 def _rebuilt(facts: ModelFacts, weights: Mapping[str, Tensor], source: str) -> nn.Module:

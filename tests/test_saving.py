@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 import falconcal
 from falconcal.data import Bounds, Dataset, Examples
-from falconcal.methods import METHODS
+from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS, make_model
 from falconcal.predictions import Predictions
-from falconcal.saving import FORMAT, make_method, method_settings
+from falconcal.saving import FORMAT
 from falconcal.tensors import HEAD, write_tensors
 from tests.conftest import CLASSES, small_network, stripes
 from tests.stripes import Columns, Scaled, Scaling
@@ -115,7 +115,7 @@ def test_what_a_method_wraps_is_wrapped_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_settings_of_every_method_pass_through_json(name: str) -> None:
     method = METHODS[name]()
-    assert make_method(json.loads(json.dumps(method_settings(method)))) == method
+    assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
 
 
 def test_weights_that_do_not_fit_are_named_when_saving(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_file_calls_nothing_that_makes_no_module(tmp_path: Path, name: str) ->
     with pytest.raises(falconcal.UserError, match="must not call anything else"):
         falconcal.load(file)
     rewritten(file, facts={**facts, "method": {"method": name, "command": f"touch {mark}"}})
-    with pytest.raises(falconcal.UserError, match="expected the name of a method"):
+    with pytest.raises(falconcal.UserError, match="to be a dataclass of settings with a fit"):
         falconcal.load(file)
     assert not mark.exists()
 

@@ -62,17 +62,19 @@ def make_method(values: Mapping[str, Any]) -> Method:
     name = settings.pop("method", None)
     if not isinstance(name, str):
         raise UsageError(f'expected method = "NAME", such as "falcon", got {name!r}.')
+    kind = look_up("method", name, METHODS)
+    # nothing that a file names is called unless it is a method
+    if not dataclasses.is_dataclass(kind) or not callable(getattr(kind, "fit", None)):
+        raise UsageError(f"expected method {name!r} to be a dataclass of settings with a fit.")
     if isinstance(settings.get("base"), Mapping):
         settings["base"] = make_method(settings["base"])
+    make: Callable[..., Method] = kind
     try:
-        method = look_up("method", name, METHODS)(**settings)
+        return make(**settings)
     except TypeError as error:
         raise UsageError(
             f"method {name!r} does not take the settings {', '.join(settings)}: {error}."
         ) from None
-    if not dataclasses.is_dataclass(method):
-        raise UsageError(f"expected method {name!r} to be a dataclass of settings.")
-    return method
 
 
 def plain_settings(method: Any) -> dict[str, Any]:
