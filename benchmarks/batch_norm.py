@@ -1,6 +1,6 @@
 """Whether BatchNorm's running statistics should see perturbed batches, on digits.
 
-    python benchmarks/batch_norm.py results/cost/batch_norm.json
+    python -m benchmarks.batch_norm results/cost/batch_norm.json
 
 A small network with batch norm, three seeds: plain, FALCON whose perturbed batches the statistics
 see too (as in the authors' code), and FALCON whose statistics see clean batches alone. The last
@@ -16,11 +16,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.pages import write_between
 from falconcal import SHIFTS, Falcon, L2Dropout, Method, evaluate, load_dataset
 
 EPOCHS, RATE, SEEDS = 15, 3e-3, (0, 1, 2)
-PAGE = Path(__file__).parents[1] / "docs" / "training.md"
-MARK, END = "<!-- batch norm: written by benchmarks/batch_norm.py -->", "<!-- end of batch norm -->"
 
 
 def main() -> None:
@@ -81,8 +80,7 @@ def write_page(found: dict[str, list[dict[str, float]]]) -> None:
         columns = [[one[name] for one in runs] for name in names]
         cells = [f"{statistics.fmean(c):.3f} ± {statistics.stdev(c):.3f}" for c in columns]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/training.md", "batch norm", "batch_norm", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Choose the settings of the study digits on validation data alone, and keep every trial.
 
-    python benchmarks/choose_settings.py results/digits/trials.jsonl --workers 2
+    python -m benchmarks.choose_settings results/digits/trials.jsonl --workers 2
 
 A random search in rounds: two exhaust the baseline's grids, FALCON with its further knobs has
 three. The criterion is that of ``falconcal.selection``, which picks the epoch too: FGSM images come

@@ -26,13 +26,12 @@ import torch
 from sklearn.datasets import load_sample_images
 from torch import Tensor
 
+from benchmarks.pages import write_between
 from falconcal.shifts import corruption_shifts
 from falconcal.shifts.corruptions import CORRUPTIONS
 from tests.peer_corruptions import Peer, peer
 
 SIZES = {32: 256, 224: 16}  # pixels a side: images a batch
-PAGE = Path(__file__).parents[1] / "docs" / "shifts.md"
-MARK, END = "<!-- speed: written by benchmarks/corruption_speed.py -->", "<!-- end of speed -->"
 
 Row = dict[str, float | str]
 
@@ -137,8 +136,7 @@ def write_page(rows: list[Row], conversion: dict[int, float]) -> None:
         + " and ".join(f"{time:.3f} ms at {size}" for size, time in conversion.items())
         + ". " + without_conversion(rows, conversion),
     ]  # fmt: skip
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/shifts.md", "speed", "corruption_speed", "\n".join(lines))
 
 
 def table_line(name: str, rows: list[Row]) -> str:

@@ -1,6 +1,6 @@
 """How often two methods are told apart, over simulated data whose true errors are known.
 
-    python benchmarks/difference_levels.py results/evidence/differences.json --workers 2
+    python -m benchmarks.difference_levels results/evidence/differences.json --workers 2
 
 Five classes, and two methods on the same examples: what is hard for one is often hard for the
 other. A sure method has all confidences in the highest bin, a wide one spreads them over eight. The
@@ -22,6 +22,7 @@ import numpy
 import scipy.special
 import torch
 
+from benchmarks.pages import write_between
 from falconcal.evidence.comparisons import error_figures
 from falconcal.evidence.differences import Figure, difference_of
 from falconcal.evidence.intervals import bounds_of_draws
@@ -31,11 +32,6 @@ from falconcal.predictions import Predictions, Scores
 LEVEL, RESAMPLES, EXAMPLES, CLASSES = 0.95, 1000, 2000, 5
 COMMON = 0.6  # share of the variance of what makes an example hard that both methods feel
 SHIFTS, LEVELS = 2, 4
-PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
-MARK, END = (
-    "<!-- differences: written by benchmarks/difference_levels.py -->",
-    "<!-- end of differences -->",
-)
 
 
 @dataclass(frozen=True)
@@ -188,8 +184,7 @@ def write_page(rows: list[dict[str, object]], trials: int, pooled_trials: int) -
         "| --- | --- | --- | ---: | ---: | ---: |",
         *(_line(row) for row in rows),
     ]
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/evidence.md", "differences", "difference_levels", "\n".join(lines))
 
 
 def _line(row: dict[str, object]) -> str:

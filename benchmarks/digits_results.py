@@ -1,7 +1,7 @@
 """Keep the figures of a finished run of the study digits and write the pages that show them.
 
     falconcal run digits --seeds 3 --out runs/digits-3
-    python benchmarks/digits_results.py runs/digits-3
+    python -m benchmarks.digits_results runs/digits-3
 
 Copies the rows, the settings and each run's record into ``results/digits``, then writes
 ``docs/digits.md`` and the table of the README from there: rows, and all trials of the choice of
@@ -18,11 +18,11 @@ import polars
 import scipy.stats
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.pages import ROOT, write_between
+
 RESULTS = ROOT / "results" / "digits"
 TEMPLATES = Path(__file__).parent / "templates"
 FIGURES = ("ece-by-level", "micro-ece-by-shift")
-MARK, END = "<!-- digits: written by benchmarks/digits_results.py -->", "<!-- end of digits -->"
 
 
 def main() -> None:
@@ -35,7 +35,8 @@ def main() -> None:
     pages = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
     text = pages.get_template("digits.md.jinja").render(words)
     (ROOT / "docs" / "digits.md").write_text(text.strip() + "\n")
-    write_readme(f"{words['headline']}\n\n{words['verdict']}")
+    table = f"{words['headline']}\n\n{words['verdict']}"
+    write_between("README.md", "digits", "digits_results", table)
 
 
 def context() -> dict[str, Any]:
@@ -206,13 +207,6 @@ def grouped(trials: list[dict[str, Any]], method: str) -> dict[str, list[dict[st
 def summary_section(summary: str) -> str:
     """Return the table and the note on seeds out of summary.md."""
     return "\n\n".join(summary.split("\n\n")[1:3])
-
-
-def write_readme(text: str) -> None:
-    readme = ROOT / "README.md"
-    before, _, rest = readme.read_text().partition(MARK)
-    _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{MARK}\n{text}\n{END}{after}")
 
 
 def _mean(rows: polars.DataFrame) -> float:

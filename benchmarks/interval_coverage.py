@@ -1,6 +1,6 @@
 """How often 95 % intervals hold the truth, over simulated data whose truth is known.
 
-    python benchmarks/interval_coverage.py results/evidence/coverage.json --workers 2
+    python -m benchmarks.interval_coverage results/evidence/coverage.json --workers 2
 
 Two classes, confidences even from 0.6 to 1, each right with its confidence less a gap: the true
 calibration error is the gap, and the true accuracy, NLL and Brier score are integrals. Once all
@@ -20,6 +20,7 @@ import numpy
 import scipy.integrate
 import torch
 
+from benchmarks.pages import write_between
 from falconcal.evidence.intervals import (
     Interval,
     bounds_of_draws,
@@ -33,11 +34,6 @@ GAPS = (0.0, 0.01, 0.02, 0.05, 0.1)
 LOW, HIGH = 0.6, 1.0
 INSIDE, OUTSIDE = 4.0, 1.0
 RESAMPLES = 1000
-PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
-MARK, END = (
-    "<!-- coverage: written by benchmarks/interval_coverage.py -->",
-    "<!-- end of coverage -->",
-)
 
 
 def main() -> None:
@@ -91,8 +87,7 @@ def write_page(rows: list[dict[str, object]], trials: int) -> None:
             for row in rows
         ),
     ]
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/evidence.md", "coverage", "interval_coverage", "\n".join(lines))
 
 
 Trial = tuple[bool, float, float]  # whether the truth is held, the width, the truth

@@ -1,7 +1,7 @@
 """Metrics and evidence against what people would use instead, in one run.
 
     pip install -e '.[dev,peers]' --constraint constraints.txt
-    python benchmarks/metric_speed.py results/evidence/speed.json
+    python -m benchmarks.metric_speed results/evidence/speed.json
 
 One thread. Times are CPU seconds, the rivals interleaved with ours, the least of several rounds.
 Peak memory is that of a process of its own.
@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy
 import torch
 
+from benchmarks.pages import write_between
 from falconcal import Accumulator, Predictions, expected_calibration_error
 from falconcal.evidence.intervals import draws
 
-PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
-MARK, END = "<!-- speed: written by benchmarks/metric_speed.py -->", "<!-- end of speed -->"
 BINS, RESAMPLES = 10, 1000
 
 
@@ -109,7 +108,7 @@ def simulated(examples: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def peak(examples: int) -> float:
     """Return the peak memory, in megabytes, of a process that accumulates so many examples."""
-    command = [sys.executable, __file__, "--accumulate", str(examples)]
+    command = [sys.executable, "-m", "benchmarks.metric_speed", "--accumulate", str(examples)]
     return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
@@ -135,8 +134,7 @@ def write_page(found: dict[str, dict[str, float]]) -> None:
     megabytes = found["accumulator_megabytes"]
     memory = ", ".join(f"{size:,} at {int(count):,}" for count, size in megabytes.items())
     lines += ["", f"Peak memory of a process with an accumulator, in MB by examples: {memory}."]
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/evidence.md", "speed", "metric_speed", "\n".join(lines))
 
 
 if __name__ == "__main__":

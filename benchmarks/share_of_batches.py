@@ -1,6 +1,6 @@
 """What the gradient mode and the share of calibrated batches cost, and what they bring, on digits.
 
-    python benchmarks/share_of_batches.py results/digits/shares.jsonl
+    python -m benchmarks.share_of_batches results/digits/shares.jsonl
 
 The study's own settings but for the two; every run is a line, its test figures and the CPU seconds
 of its training, one thread. Stopped and started again, it goes on where it was. The table goes into
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.pages import write_between
 from falconcal.data import Dataset, load_dataset
 from falconcal.evaluation import evaluate
 from falconcal.methods import METHODS
@@ -26,8 +27,6 @@ from falconcal.studies import find_study
 
 GRADIENTS, SHARES, SEEDS = ("exact", "shared"), (1.0, 0.5, 0.25, 0.1), (0, 1, 2)
 FIGURES = ("accuracy", "micro_ece", "macro_ece", "cpu_seconds")
-PAGE = Path(__file__).parents[1] / "docs" / "cost.md"
-MARK, END = "<!-- shares: written by benchmarks/share_of_batches.py -->", "<!-- end of shares -->"
 Row = dict[str, Any]
 
 
@@ -93,8 +92,7 @@ def write_page(rows: list[Row]) -> None:
         cost = _mean(rows, gradient, share, "cpu_seconds") / plain
         cells = [f"{_shown(rows, gradient, share, name)}" for name in FIGURES[:3]]
         lines.append(f"| {gradient} | {share} | {cost:.2f} | {' | '.join(cells)} |")
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/cost.md", "shares", "share_of_batches", "\n".join(lines))
 
 
 def _of(rows: list[Row], gradient: str, share: float, name: str) -> list[float]:

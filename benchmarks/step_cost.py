@@ -1,6 +1,6 @@
 """What a FALCON step costs, and what a shifted image costs, against what one would use instead.
 
-    python benchmarks/step_cost.py results/cost/steps.json
+    python -m benchmarks.step_cost results/cost/steps.json
 
 Steps: LeNet at batch 100 on 28x28, VGG19 on 32x32, an LSTM of 130 over 784 pixels and a small
 transformer over 64 words, each kind of step against plain cross-entropy with the same Adam (fused),
@@ -28,6 +28,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
+from benchmarks.pages import write_between
 from falconcal.data import Bounds
 from falconcal.entrance import find_entrance
 from falconcal.methods import Falcon, L2Dropout
@@ -39,8 +40,6 @@ from falconcal.training.loop import laid_out, lay_out_weights
 
 IMAGES, SCIPY_IMAGES = 10_000, 100
 QUARTER = "shared, a quarter of the batches"
-PAGE = Path(__file__).parents[1] / "docs" / "cost.md"
-MARK, END = "<!-- steps: written by benchmarks/step_cost.py -->", "<!-- end of steps -->"
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def stepper(method: L2Dropout | Falcon, network: Network) -> Callable[[], object
 
 def memory_ratio(name: str) -> dict[str, float]:
     """Return the peak memory that FALCON steps add relative to plain ones."""
-    command = [sys.executable, __file__, "--peak", name]
+    command = [sys.executable, "-m", "benchmarks.step_cost", "--peak", name]
     plain, shared = (
         float(subprocess.run([*command, kind], capture_output=True, check=True, text=True).stdout)
         for kind in ("plain", "shared")
@@ -165,8 +164,7 @@ def write_page(figures: dict[str, float]) -> None:
     """Put the table into the page on cost."""
     lines = ["| what | figure | goal |", "| --- | ---: | --- |"]
     lines += [f"| {name} | {value} | {_goal(name)} |" for name, value in figures.items()]
-    before, _, rest = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+    write_between("docs/cost.md", "steps", "step_cost", "\n".join(lines))
 
 
 def _goal(name: str) -> str:

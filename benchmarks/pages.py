@@ -1,0 +1,16 @@
+"""Tables that commands write into the pages of the project, between two marks."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def write_between(page: str, name: str, script: str, text: str) -> None:
+    """Replace what stands between the marks of a name in a page, a path from the root."""
+    mark, end = f"<!-- {name}: written by benchmarks/{script}.py -->", f"<!-- end of {name} -->"
+    file = ROOT / page
+    before, found, rest = file.read_text().partition(mark)
+    _, closed, after = rest.partition(end)
+    assert found, f"{page} lacks {mark}"
+    assert closed, f"{page} lacks {end}"
+    file.write_text(f"{before}{mark}\n{text}\n{end}{after}")
