@@ -13,6 +13,7 @@ test: lint
 
 test-slow: .venv/development.stamp
 	$(BIN)/python -m pytest -m slow
+	HYPOTHESIS_PROFILE=searching $(BIN)/python -m pytest -m hypothesis
 
 docs: .venv/development.stamp
 	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
