@@ -116,18 +116,25 @@ def run(
         raise typer.Exit(FAILED) from None
 
 
-@app.command(epilog="Example:\n\nfalconcal report runs/digits")
+@app.command(
+    epilog="Examples:\n\nfalconcal report runs/digits\n\nfalconcal report runs/digits --paper"
+)
 def report(
     directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
+    ] = False,
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
-    from falconcal.report import write_report
+    from falconcal.report import write_paper, write_report
 
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
     page = write_report(directory)
     output.print(_summary(directory))
     output.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
+    for file in write_paper(directory) if paper else ():
+        output.print(f"Tables: {file}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command(

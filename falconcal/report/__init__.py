@@ -8,11 +8,13 @@ import polars
 from falconcal.files import write_bytes, write_text
 from falconcal.report.columns import HEADLINE
 from falconcal.report.evidence import gather_evidence
+from falconcal.report.machine import summary_json
 from falconcal.report.page import render, sections
+from falconcal.report.paper import write_paper
 from falconcal.report.results import load_results
 from falconcal.report.summary import make_summary, markdown, summary_cells
 
-__all__ = ["headline", "summary_table", "write_report"]
+__all__ = ["headline", "summary_table", "write_paper", "write_report"]
 
 
 def write_report(directory: Path) -> Path:
@@ -26,6 +28,7 @@ def write_report(directory: Path) -> Path:
     figures = [figure for part in parts for figure in part.figures]
     files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
     files["summary.md"] = markdown(results, summary, evidence)
+    files["summary.json"] = summary_json(results, summary, evidence)
     files["report.html"] = render(results, summary, evidence, parts)
     write_bytes(directory / "comparisons.parquet", _parquet(evidence.table))
     for name, text in files.items():

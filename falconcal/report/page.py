@@ -27,6 +27,8 @@ from falconcal.report.curves import MEAN
 from falconcal.report.evidence import Evidence
 from falconcal.report.matrix import matrix_figures
 from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
+from falconcal.report.published import NOTE as PUBLISHED_NOTE
+from falconcal.report.published import paper_cells
 from falconcal.report.results import Results, Run
 from falconcal.report.summary import (
     SELECTION_NOTE,
@@ -102,6 +104,8 @@ def render(
         differences_note=DIFFERENCES_NOTE,
         test_tables=test_tables(evidence),
         tests_note=tests_note(evidence),
+        published=Table(*paper_cells(results.study["name"], summary)),
+        published_note=PUBLISHED_NOTE,
         selection=Table(*summary_cells(summary, SELECTION)),
         selection_note=SELECTION_NOTE,
         columns=HEADLINE,

@@ -13,6 +13,8 @@ from falconcal.evaluation import CLEAN
 from falconcal.report.columns import HEADLINE, NOTHING, SELECTION, Column
 from falconcal.report.curves import MEAN, pooled_curves
 from falconcal.report.evidence import Evidence
+from falconcal.report.published import NOTE as PUBLISHED_NOTE
+from falconcal.report.published import paper_cells
 from falconcal.report.results import Results
 from falconcal.report.verdicts import (
     DIFFERENCES_NOTE,
@@ -47,12 +49,13 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
     """Return the summary as Markdown, with a note on what each figure is."""
     parts = [
         f"# {_plain(results.title)}",
-        _markdown_table(*summary_cells(summary, HEADLINE)),
+        markdown_table(*summary_cells(summary, HEADLINE)),
         seeds_note(summary),
         "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
         READING,
+        *_beside_paper(results, summary),
         "## 95 % intervals",
-        _markdown_table(*interval_cells(evidence, HEADLINE)),
+        markdown_table(*interval_cells(evidence, HEADLINE)),
         intervals_note(evidence),
         *_verdicts(evidence),
         "## Micro-averaged ECE of each tested shift",
@@ -62,7 +65,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
         parts += [
             "## Shifts used to choose settings",
             f"{SELECTION_NOTE} They enter no figure above.",
-            _markdown_table(*summary_cells(summary, SELECTION)),
+            markdown_table(*summary_cells(summary, SELECTION)),
             _shift_table(results, results.selection_shifts),
         ]
     return "\n\n".join(parts) + "\n"
@@ -172,6 +175,14 @@ def _number(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3f}"
 
 
+def _beside_paper(results: Results, summary: polars.DataFrame) -> list[str]:
+    """Return the paper's figures beside ours; a study that the paper does not have has none."""
+    heading, rows = paper_cells(results.study["name"], summary)
+    if not rows:
+        return []
+    return ["## Beside the paper", markdown_table(heading, rows), PUBLISHED_NOTE]
+
+
 def _verdicts(evidence: Evidence) -> list[str]:
     """Return the comparisons of methods; a study of one method has none."""
     kinds = [
@@ -183,15 +194,15 @@ def _verdicts(evidence: Evidence) -> list[str]:
         parts += [heading, _plain(note)] if tables else []
         for table in tables:
             parts += [f"### {_plain(table.title)}", *([_plain(table.note)] if table.note else [])]
-            parts.append(_markdown_table(table.heading, table.rows))
+            parts.append(markdown_table(table.heading, table.rows))
     return parts
 
 
 def _shift_table(results: Results, shifts: Iterable[str]) -> str:
-    return _markdown_table(["Shift", *results.series], shift_rows(results, shifts))
+    return markdown_table(["Shift", *results.series], shift_rows(results, shifts))
 
 
-def _markdown_table(heading: list[str], rows: list[list[str]]) -> str:
+def markdown_table(heading: list[str], rows: list[list[str]]) -> str:
     rule = ["---", *["---:"] * (len(heading) - 1)]
     lines = [heading, rule, *rows]
     return "\n".join(f"| {' | '.join(_plain(cell) for cell in line)} |" for line in lines)
