@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Bounds, Examples
+from falconcal.data import Batches, Bounds, Examples, Part
 from falconcal.data.examples import pairs
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.predictions import predict
@@ -54,9 +54,10 @@ class ShiftedValidation:
 
 
 def shifted_validation(
-    clean: Examples, reference: nn.Module, shifts: Iterable[Shift]
+    data: Part, reference: nn.Module, shifts: Iterable[Shift]
 ) -> ShiftedValidation:
     """Make the families: FGSM against a fixed reference model, and the given shifts."""
+    clean = data.first(len(data))
     attacked = tuple(
         fgsm(reference, clean.inputs, clean.labels, epsilon, clean.bounds) for epsilon in EPSILONS
     )

@@ -17,6 +17,7 @@ torch.set_num_threads(1)
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("searching", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+os.environ["FALCONCAL_OFFLINE"] = "1"  # a test that downloads does so from a server of its own
 FIXTURES = Path(__file__).parent / "fixtures"
 CLASSES = ("left", "middle", "right")
 
@@ -30,6 +31,21 @@ def reference(name: str) -> dict[str, numpy.ndarray]:
 @pytest.fixture(autouse=True)
 def _same_randomness() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the user's cache alone."""
+    monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real files, for the tests that need them."""
+    folder = os.environ.get("FALCONCAL_DATA")
+    if not folder:
+        pytest.skip("FALCONCAL_DATA names no folder of data")
+    return Path(folder)
 
 
 def stripes(count: int, seed: int = 0) -> Examples:

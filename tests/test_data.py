@@ -1,26 +1,48 @@
 """Datasets under one contract, and the digits' fixed split."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 import torch
 
-from falconcal.data import DATASETS, Bounds, load_dataset
+from falconcal.data import DATASETS, Bounds, Examples, check_dataset, load_dataset, load_test
 from falconcal.data.digits import split
 from falconcal.errors import UserError
 from tests.conftest import stripes
+from tests.made_data import MADE
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_every_dataset_is_finite_within_bounds_and_labelled(name: str) -> None:
-    dataset = load_dataset(name)
+def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path: Path) -> None:
+    settings = MADE[name](tmp_path / name) if name in MADE else {}
+    check_dataset(name, **settings)
+    dataset = load_dataset(name, **settings)
     for part in (dataset.train, dataset.validation, dataset.test):
         assert part.classes == dataset.classes
         assert part.bounds == dataset.bounds
         assert set(part.labels.tolist()) == set(range(len(dataset.classes)))
+        first = part.first(7)
+        assert first.inputs.shape == (7, *part.shape)
+        assert first.tokens == part.tokens
+        assert torch.isfinite(first.inputs).all()
         if dataset.bounds is not None:
-            assert part.inputs.min() >= dataset.bounds.low
-            assert part.inputs.max() <= dataset.bounds.high
+            dataset.bounds.check(part.inputs)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) -> None:
+    settings = MADE[name](tmp_path / name) if name in MADE else {}
+    part = load_test(name, **settings)
+    inputs, labels = (torch.cat(parts) for parts in zip(*part.batches(7), strict=True))
+    torch.testing.assert_close(inputs[:10], part.first(10).inputs, rtol=0, atol=0)
+    assert torch.equal(labels, part.labels)
+    shuffled = part.batches(7, shuffle=True, seed=3)
+    shuffled.set_epoch(1)
+    once, again = (torch.cat([labels for _, labels in shuffled]) for _ in range(2))
+    assert torch.equal(once, again)
+    assert torch.equal(once.sort().values, labels.sort().values)
+    assert len(shuffled) == len(list(shuffled)) == -(-len(part) // 7)
 
 
 def test_digits_are_1797_images_of_28_by_28() -> None:
@@ -83,3 +105,14 @@ def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
     assert load_dataset("falconcal.data.digits:load").name == "digits"
     with pytest.raises(UserError, match=r"package\.module:Name"):
         load_dataset("falconcal.data.digits:nothing")
+
+
+def test_tokens_are_counted_or_stated() -> None:
+    words, labels = torch.tensor([[0, 3], [2, 1]]), torch.tensor([0, 1])
+    assert Examples(words, labels).tokens == 4
+    assert Examples(words, labels, tokens=9).first(1).tokens == 9
+    assert Examples(words.float(), labels).tokens is None
+    with pytest.raises(UserError, match="tokens from 0 to 2, got 0 to 3"):
+        Examples(words, labels, tokens=3)
+    with pytest.raises(UserError, match="got -1 to 2"):
+        Examples(words - 1, labels)

@@ -479,3 +479,15 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
         patched.setattr("falconcal.training.loop.run_steps", stop)
         run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_dataset_may_be_a_table_with_settings_of_its_own() -> None:
+    table = TEXT.replace('dataset = "tests.stripes:load_stripes"', "")
+    table += '[dataset]\nname = "mnist"\npath = "somewhere"\n'
+    assert read_study(table, "test").dataset_settings() == {"name": "mnist", "path": "somewhere"}
+    changed = study("dataset=mnist", "dataset.path=elsewhere")
+    assert changed.dataset_settings() == {"name": "mnist", "path": "elsewhere"}
+    with pytest.raises(UsageError, match=r"Did you mean 'path'"):
+        study("dataset=mnist", "dataset.paht=x")
+    with pytest.raises(UsageError, match=r"expected its name"):
+        read_study(table.replace('name = "mnist"', ""), "test")

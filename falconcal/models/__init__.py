@@ -3,13 +3,13 @@
 Adding one: write ``models/NAME.py`` and add a line to ``MODELS`` with how to size it to a dataset.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from falconcal.data import Dataset
-from falconcal.data.examples import shape
 from falconcal.errors import UserError
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
@@ -54,15 +54,15 @@ def _recurrent(dataset: Dataset, kind: Kind, hidden: int) -> nn.Module:
 
 def _image(dataset: Dataset, name: str) -> tuple[int, int]:
     """Return the channels and the height of a dataset's images."""
-    if dataset.train.inputs.ndim != 4:
-        raise UserError(f"{name} needs images, got inputs of {shape(dataset.train.inputs)}.")
-    channels, size = dataset.train.inputs.shape[1:3]
-    return channels, size
+    shape = dataset.train.shape
+    if len(shape) != 3:
+        raise UserError(f"{name} needs images, got examples of shape {shape}.")
+    return shape[0], shape[1]
 
 
 def _mlp(dataset: Dataset) -> nn.Module:
     """Dense layers with ReLU, for tables; of an image it sees the pixels in a row."""
-    return MLP(len(dataset.classes), dataset.train.inputs[0].numel())
+    return MLP(len(dataset.classes), math.prod(dataset.train.shape))
 
 
 MODELS: dict[str, Callable[[Dataset], nn.Module]] = {

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.data import Examples
+from falconcal.data import Part
 from falconcal.files import write_bytes
 from falconcal.layout import example_file
 from falconcal.shifts import Shift
@@ -17,7 +17,7 @@ from falconcal.shifts import Shift
 EXAMPLES, GAP = 4, 2
 
 
-def write_pictures(directory: Path, data: Examples, shifts: Iterable[Shift]) -> None:
+def write_pictures(directory: Path, data: Part, shifts: Iterable[Shift]) -> None:
     """Write one PNG a shift for image data into an output folder."""
     few = data.first(EXAMPLES)
     for shift in shifts:

@@ -53,7 +53,7 @@ def run_study(
     runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
     store = Store(directory)
     with store.opened(study.resolved()):
-        dataset = load_dataset(study.dataset)
+        dataset = load_dataset(**study.dataset_settings())
         _try_shifts(study, dataset)
         for number, run in enumerate(runs, start=1):
             if store.complete(run):
@@ -72,7 +72,7 @@ def run_study(
 def _try_shifts(study: Study, dataset: Dataset) -> None:
     """Find out before training whether the shifts can be applied to this data."""
     for shift in study.all_shifts():
-        shift.at(dataset.test.inputs[:1], shift.levels[-1])
+        shift.at(dataset.test.first(1).inputs, shift.levels[-1])
 
 
 def gather(study: Study, store: Store) -> None:
@@ -117,24 +117,22 @@ def _train(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
     model = make_model(study.model, dataset, seed)
-    batches = dataset.train.batches(study.batch_size, shuffle=True, seed=seed)
-    return method.fit(model, batches, validation)
+    return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
 
 
 def _save(
     file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, progress: Progress
 ) -> None:
     """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
-    inputs = dataset.train.inputs
     try:
         save(
             model,
             file,
             study.model,
             classes=dataset.classes,
-            shape=inputs.shape[1:],
+            shape=dataset.train.shape,
             bounds=dataset.bounds,
-            tokens=None if inputs.is_floating_point() else int(inputs.max()) + 1,
+            tokens=dataset.train.tokens,
             method=method,
             validation=predict(model, dataset.validation),
         )

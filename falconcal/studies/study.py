@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from falconcal.data import DATASETS
+from falconcal.data import check_dataset
 from falconcal.errors import UsageError, did_you_mean, unknown
 from falconcal.method import Method, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
@@ -28,7 +28,7 @@ class Study:
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     title: str = ""
-    dataset: str
+    dataset: str | dict[str, Any]  # a name, or a table of ``name`` and settings
     model: str
     batch_size: Count = 100
     seeds: Count = 1
@@ -43,6 +43,13 @@ class Study:
         values = self._written_out({"method": name, **self.methods[name]}, (name,))
         _check_seedless(values, f"methods.{name}")
         return seeded(make_method(values), seed)
+
+    def dataset_settings(self) -> dict[str, Any]:
+        """Return the name of the dataset, as ``name``, and its settings."""
+        values = {"name": self.dataset} if isinstance(self.dataset, str) else self.dataset
+        if not isinstance(values.get("name"), str):
+            raise UsageError('dataset: expected its name, as dataset.name = "mnist".')
+        return values
 
     def all_shifts(self) -> list[Shift]:
         return [find_shift(name, self.centre) for name in (*self.shifts, *self.selection_shifts)]
@@ -80,7 +87,7 @@ def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
     for change in changes:
         _apply(values, change)
     study = Study(**values)
-    check_names("dataset", [study.dataset], DATASETS)
+    check_dataset(**study.dataset_settings())
     check_names("model", [study.model], MODELS)
     _check_shifts(study)
     _check_methods(study)
@@ -96,15 +103,29 @@ def read_study_file(path: Path, changes: Iterable[str] = ()) -> Study:
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
-    """Put one ``key=value`` in; ``falcon.epochs`` is short for ``methods.falcon.epochs``."""
+    """Put one ``key=value`` in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
+
+    Settings of the dataset are ``dataset.side`` and the like.
+    """
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
     method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
-    table = _method_table(values, method, key) if dot else values
+    if method == "dataset" and dot:
+        table = _dataset_table(values)
+    else:
+        table = _method_table(values, method, key) if dot else values
     if not dot:
         _check_key(setting, key)
     table[setting] = _value(text.strip())
+
+
+def _dataset_table(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the dataset, which may have been a name alone."""
+    if not isinstance(values.get("dataset"), dict):
+        values["dataset"] = {"name": values.get("dataset")}
+    table: dict[str, Any] = values["dataset"]
+    return table
 
 
 def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, Any]:
