@@ -127,6 +127,7 @@ class Dataset:
     train: Examples
     validation: Examples
     test: Examples
+    vectors: Tensor | None = None  # (tokens, width) of words, where inputs are tokens
 
 
 def check_inputs(inputs: Tensor) -> None:
