@@ -19,6 +19,17 @@ def look_up(kind: str, name: str, table: Mapping[str, Thing]) -> Thing:
     return thing
 
 
+def name_and_settings(kind: str, entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what TOML says of an entry: its name alone, or a table of its name and settings."""
+    if isinstance(entry, str):
+        return entry, {}
+    settings = dict(entry)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise UsageError(f'[{kind}]: expected name = "NAME" beside its settings, got {name!r}.')
+    return name, settings
+
+
 def check_names(kind: str, names: Iterable[str], table: Mapping[str, Any]) -> None:
     """Refuse the first name that cannot be found."""
     for name in names:

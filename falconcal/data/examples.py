@@ -208,6 +208,7 @@ class Dataset:
     train: Part
     validation: Part
     test: Part
+    vectors: Tensor | None = None  # (tokens, width) of words, where inputs are tokens
     augment: Augment | None = None  # of training batches
 
     def training_batches(self, size: int, seed: int) -> Batches:

@@ -17,6 +17,7 @@ from falconcal.layout import PLAIN, WEIGHTS, RunKey
 from falconcal.method import Method, innermost
 from falconcal.models import make_model
 from falconcal.predictions import predict
+from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
 from falconcal.shifts import find_shift
@@ -53,7 +54,7 @@ def run_study(
     runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
     store = Store(directory)
     with store.opened(study.resolved()):
-        dataset = load_dataset(**study.dataset_settings())
+        dataset = _dataset(study)
         _try_shifts(study, dataset)
         for number, run in enumerate(runs, start=1):
             if store.complete(run):
@@ -67,6 +68,16 @@ def run_study(
         gather(study, store)
         if dataset.modality == "image":
             write_pictures(directory, dataset.test, study.all_shifts())
+
+
+def _dataset(study: Study) -> Dataset:
+    name, settings = name_and_settings("dataset", study.dataset)
+    return load_dataset(name, **settings)
+
+
+def _model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
+    name, settings = name_and_settings("model", study.model)
+    return make_model(name, dataset, seed, **settings)
 
 
 def _try_shifts(study: Study, dataset: Dataset) -> None:
@@ -116,7 +127,7 @@ def _run(
 def _train(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
-    model = make_model(study.model, dataset, seed)
+    model = _model(study, dataset, seed)
     return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
 
 
@@ -124,11 +135,14 @@ def _save(
     file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, progress: Progress
 ) -> None:
     """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
+    name, settings = name_and_settings("model", study.model)
+    settings.pop("weights", None)  # from which it began, gone in the weights that are saved
     try:
         save(
             model,
             file,
-            study.model,
+            name,
+            arguments=settings or None,
             classes=dataset.classes,
             shape=dataset.train.shape,
             bounds=dataset.bounds,
@@ -161,9 +175,9 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     weights = store.directory / "reference" / WEIGHTS
     same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / WEIGHTS
     if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
-        return load_weights(same, make_model(study.model, dataset))
+        return load_weights(same, _model(study, dataset))
     if weights.exists():
-        return load_weights(weights, make_model(study.model, dataset))
+        return load_weights(weights, _model(study, dataset))
     plain = dataset.validation.batches(500)
     model = _train(reference, dataset, 0, reference.method(REFERENCE), plain)
     save_weights(weights, model)
