@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from falconcal.data import DATASETS, Bounds, load_dataset
+from falconcal.data import DATASETS, Bounds, Examples, Texts, load_dataset
 from falconcal.data.digits import split
 from falconcal.errors import UserError
 from tests.conftest import stripes
@@ -83,3 +83,20 @@ def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
     assert load_dataset("falconcal.data.digits:load").name == "digits"
     with pytest.raises(UserError, match=r"package\.module:Name"):
         load_dataset("falconcal.data.digits:nothing")
+
+
+def test_tokens_and_their_texts_travel_with_the_examples() -> None:
+    tokens, labels = torch.tensor([[1, 2], [3, 0]]), torch.tensor([0, 1])
+    texts = Texts(["one two", "three"], lambda raw: torch.zeros(len(raw), 2).long())
+    data = Examples(tokens, labels, tokens=4, texts=texts)
+    first = data.first(1)
+    assert first.tokens == 4
+    assert first.texts is not None
+    assert list(first.texts.raw) == ["one two"]
+    assert data.repeated(tokens.repeat(2, 1)).texts is None
+    with pytest.raises(UserError, match="from 0 to 2, got 0 to 3"):
+        Examples(tokens, labels, tokens=3)
+    with pytest.raises(UserError, match="leave tokens empty"):
+        Examples(tokens.float(), labels, tokens=4)
+    with pytest.raises(UserError, match="a text an example, 2, got 1"):
+        Examples(tokens, labels, texts=texts.part(0, 1))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from falconcal.data import digits
 from falconcal.data.examples import Batches, Bounds, Dataset, Examples, TensorBatches
+from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 from falconcal.registry import look_up
 
@@ -14,7 +15,16 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
     "digits": digits.load,
 }
 
-__all__ = ["DATASETS", "Batches", "Bounds", "Dataset", "Examples", "TensorBatches", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "Batches",
+    "Bounds",
+    "Dataset",
+    "Examples",
+    "TensorBatches",
+    "Texts",
+    "load_dataset",
+]
 
 
 def load_dataset(name: str) -> Dataset:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 
 Modality = Literal["image", "sequence", "text", "signal"]
@@ -60,9 +61,16 @@ class Examples:
     labels: Tensor  # (N,)
     bounds: Bounds | None = None
     classes: tuple[str, ...] | None = None
+    tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
+    texts: Texts | None = None  # the raw text of tokens, if it is kept
 
     def __post_init__(self) -> None:
         check_inputs(self.inputs)
+        check_tokens(self.inputs, self.tokens)
+        if self.texts is not None and len(self.texts) != len(self.inputs):
+            raise UserError(
+                f"expected a text an example, {len(self.inputs)}, got {len(self.texts)}."
+            )
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
@@ -76,10 +84,12 @@ class Examples:
 
     def repeated(self, inputs: Tensor) -> "Examples":
         """Return other inputs for the same labels, once or several times over: (K * N, ...)."""
-        return replace(self, inputs=inputs, labels=self.labels.repeat(len(inputs) // len(self)))
+        labels = self.labels.repeat(len(inputs) // len(self))
+        return replace(self, inputs=inputs, labels=labels, texts=None)
 
     def first(self, count: int) -> "Examples":
-        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count])
+        texts = self.texts.part(0, count) if self.texts is not None else None
+        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
 
 
 class TensorBatches:
@@ -141,6 +151,20 @@ def check_inputs(inputs: Tensor) -> None:
         raise UserError(
             f"expected finite inputs, got NaN or infinity in {int(bad.sum())} of {len(inputs)} "
             f"examples, the first at index {first}: remove or repair them."
+        )
+
+
+def check_tokens(inputs: Tensor, tokens: int | None) -> None:
+    """Refuse inputs that are not the tokens that they are said to be."""
+    if tokens is None:
+        return
+    if inputs.is_floating_point():
+        raise UserError(f"expected tokens, whole numbers, got {inputs.dtype}: leave tokens empty.")
+    low, high = (int(end) for end in inputs.aminmax())
+    if low < 0 or high >= tokens:
+        raise UserError(
+            f"expected tokens from 0 to {tokens - 1}, got {low} to {high}: state how many "
+            "different tokens there are, padding included."
         )
 
 

@@ -19,7 +19,7 @@ from falconcal.models import make_model
 from falconcal.predictions import predict
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
-from falconcal.shifts import find_shift
+from falconcal.shifts import facts_of, find_shift
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
@@ -71,8 +71,11 @@ def run_study(
 
 def _try_shifts(study: Study, dataset: Dataset) -> None:
     """Find out before training whether the shifts can be applied to this data."""
-    for shift in study.all_shifts():
-        shift.at(dataset.test.inputs[:1], shift.levels[-1])
+    one, shifts = dataset.test.first(1), study.all_shifts()
+    asked = any("model" in shift.needs for shift in shifts)
+    model = make_model(study.model, dataset) if asked else None
+    for shift in shifts:
+        shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
 
 
 def gather(study: Study, store: Store) -> None:
@@ -134,13 +137,21 @@ def _save(
             classes=dataset.classes,
             shape=inputs.shape[1:],
             bounds=dataset.bounds,
-            tokens=None if inputs.is_floating_point() else int(inputs.max()) + 1,
+            tokens=_tokens(dataset),
             method=method,
             validation=predict(model, dataset.validation),
         )
     except UserError as error:  # a network from outside may look at more than the data's shape
         progress.note(f"the run keeps its weights alone, falconcal predict cannot use it: {error}")
         save_weights(file, model)
+
+
+def _tokens(dataset: Dataset) -> int | None:
+    """Return how many tokens there are; of data that does not say, how many occur."""
+    inputs = dataset.train.inputs
+    if dataset.train.tokens is not None or inputs.is_floating_point():
+        return dataset.train.tokens
+    return int(inputs.max()) + 1
 
 
 def _validation(
