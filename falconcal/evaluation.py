@@ -15,7 +15,7 @@ from falconcal.data import Part
 from falconcal.errors import UserError
 from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import Scores, predict_batches
-from falconcal.shifts import Shift
+from falconcal.shifts import Shift, facts_of
 
 CLEAN = "clean"
 COLUMNS = tuple(field.name for field in fields(Scores))
@@ -56,7 +56,7 @@ def score(
         name = rung.name if rung else CLEAN
         if progress is not None:
             progress(name, level)
-        batches = _Shifted(data, rung, level, seed, batch_size)
+        batches = _Shifted(model, data, rung, level, seed, batch_size)
         scores = [predictions.scores() for predictions in predict_batches(model, batches)]
         parts.append(_frame(Scores.concatenate(scores), name, level))
     return polars.concat(parts)
@@ -109,17 +109,26 @@ class _Shifted:
     """Batches of the data at one level of a shift, made one at a time."""
 
     def __init__(
-        self, data: Part, shift: Shift | None, level: int, seed: int, batch_size: int
+        self,
+        model: nn.Module,
+        data: Part,
+        shift: Shift | None,
+        level: int,
+        seed: int,
+        batch_size: int,
     ) -> None:
-        self.data, self.shift, self.level, self.seed = data, shift, level, seed
+        self.model, self.data, self.shift, self.level, self.seed = model, data, shift, level, seed
         self.batch_size, self.classes = batch_size, data.classes
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         first = 0
         for inputs, labels in self.data.batches(self.batch_size):
             if self.shift is not None:
+                facts = facts_of(self.data, first, labels, self.model)
                 examples = torch.arange(first, first + len(inputs))
-                inputs = self.shift.at(inputs, self.level, seed=self.seed, examples=examples)
+                inputs = self.shift.at(
+                    inputs, self.level, seed=self.seed, examples=examples, **facts
+                )
             first += len(labels)
             yield inputs, labels
 

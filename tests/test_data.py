@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from falconcal.data import DATASETS, Bounds, Examples, check_dataset, load_dataset, load_test
+from falconcal.data import DATASETS, Bounds, Examples, Texts, check_dataset, load_dataset, load_test
 from falconcal.data.digits import split
 from falconcal.errors import UserError
 from tests.conftest import stripes
@@ -107,12 +107,18 @@ def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
         load_dataset("falconcal.data.digits:nothing")
 
 
-def test_tokens_are_counted_or_stated() -> None:
-    words, labels = torch.tensor([[0, 3], [2, 1]]), torch.tensor([0, 1])
-    assert Examples(words, labels).tokens == 4
-    assert Examples(words, labels, tokens=9).first(1).tokens == 9
-    assert Examples(words.float(), labels).tokens is None
-    with pytest.raises(UserError, match="tokens from 0 to 2, got 0 to 3"):
-        Examples(words, labels, tokens=3)
-    with pytest.raises(UserError, match="got -1 to 2"):
-        Examples(words - 1, labels)
+def test_tokens_and_their_texts_travel_with_the_examples() -> None:
+    tokens, labels = torch.tensor([[1, 2], [3, 0]]), torch.tensor([0, 1])
+    texts = Texts(["one two", "three"], lambda raw: torch.zeros(len(raw), 2).long())
+    data = Examples(tokens, labels, tokens=4, texts=texts)
+    first = data.first(1)
+    assert first.tokens == 4
+    assert first.texts is not None
+    assert list(first.texts.raw) == ["one two"]
+    assert data.repeated(tokens.repeat(2, 1)).texts is None
+    with pytest.raises(UserError, match="from 0 to 2, got 0 to 3"):
+        Examples(tokens, labels, tokens=3)
+    with pytest.raises(UserError, match="leave tokens empty"):
+        Examples(tokens.float(), labels, tokens=4)
+    with pytest.raises(UserError, match="a text an example, 2, got 1"):
+        Examples(tokens, labels, texts=texts.part(0, 1))

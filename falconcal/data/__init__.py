@@ -5,7 +5,6 @@ or, where there is something to choose, a class of settings with the verb ``load
 part can be had alone, as outliers are, the class has ``load_test`` too.
 """
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,8 +20,10 @@ from falconcal.data.examples import (
     TensorBatches,
 )
 from falconcal.data.images import Images
-from falconcal.errors import UsageError, UserError
+from falconcal.data.texts import Texts
+from falconcal.errors import UserError
 from falconcal.registry import look_up
+from falconcal.settings import call_checked, check_settable
 
 DATASETS: dict[str, Callable[..., Any]] = {
     "digits": digits.load,
@@ -41,6 +42,7 @@ __all__ = [
     "Images",
     "Part",
     "TensorBatches",
+    "Texts",
     "check_dataset",
     "load_dataset",
     "load_test",
@@ -75,8 +77,5 @@ def _verb(name: str, settings: dict[str, Any], verb: str) -> Callable[[], Any]:
     if isinstance(found, type):
         bound: Callable[[], Any] = getattr(found(**settings), verb)
         return bound
-    try:
-        inspect.signature(found).bind(**settings)
-    except TypeError as error:
-        raise UsageError(f"dataset {name}: {error}.") from None
-    return partial(found, **settings)
+    check_settable(f"dataset {name}", found, settings)
+    return partial(call_checked, f"dataset {name}", found, **settings)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 
 Modality = Literal["image", "sequence", "text", "signal"]
@@ -72,6 +73,7 @@ class Part(ABC):
     bounds: Bounds | None
     classes: tuple[str, ...] | None
     tokens: int | None  # how many different ones, where inputs are whole numbers
+    texts: Texts | None  # of which the tokens were made, if they are kept
 
     @property
     @abstractmethod
@@ -110,11 +112,16 @@ class Examples(Part):
     labels: Tensor  # (N,)
     bounds: Bounds | None = None
     classes: tuple[str, ...] | None = None
-    tokens: int | None = None  # of whole numbers: how many different ones, here unless stated
+    tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
+    texts: Texts | None = None  # the raw text of tokens, if it is kept
 
     def __post_init__(self) -> None:
         check_inputs(self.inputs)
-        object.__setattr__(self, "tokens", checked_tokens(self.inputs, self.tokens))
+        check_tokens(self.inputs, self.tokens)
+        if self.texts is not None and len(self.texts) != len(self.inputs):
+            raise UserError(
+                f"expected a text an example, {len(self.inputs)}, got {len(self.texts)}."
+            )
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
@@ -142,7 +149,8 @@ class Examples(Part):
         return TensorBatches(self, size, shuffle, seed, augment)
 
     def first(self, count: int) -> "Examples":
-        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count])
+        texts = self.texts.part(0, count) if self.texts is not None else None
+        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
 
 
 class InMemory(Protocol):
@@ -250,15 +258,25 @@ def check_inputs(inputs: Tensor) -> None:
         )
 
 
-def checked_tokens(inputs: Tensor, stated: int | None) -> int | None:
-    """Return how many different tokens there are; floats have none."""
+def check_tokens(inputs: Tensor, tokens: int | None) -> None:
+    """Refuse inputs that are not the tokens that they are said to be."""
+    if tokens is None:
+        return
     if inputs.is_floating_point():
-        return None
+        raise UserError(f"expected tokens, whole numbers, got {inputs.dtype}: leave tokens empty.")
     low, high = (int(end) for end in inputs.aminmax())
-    tokens = high + 1 if stated is None else stated
     if low < 0 or high >= tokens:
-        raise UserError(f"expected tokens from 0 to {tokens - 1}, got {low} to {high}.")
-    return tokens
+        raise UserError(
+            f"expected tokens from 0 to {tokens - 1}, got {low} to {high}: state how many "
+            "different tokens there are, padding included."
+        )
+
+
+def count_tokens(part: Part) -> int | None:
+    """Return how many tokens there are; of data that does not say, how many occur; else None."""
+    if part.tokens is not None or part.first(1).inputs.is_floating_point():
+        return part.tokens
+    return int(part.inputs.max()) + 1
 
 
 def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:

@@ -33,6 +33,7 @@ class Images(Part):
     classes: tuple[str, ...]
     bounds: Bounds = PIXELS
     tokens: None = None
+    texts: None = None
 
     def __post_init__(self) -> None:
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or not len(self.pixels):

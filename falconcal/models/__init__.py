@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.data import Dataset
+from falconcal.data.examples import count_tokens
 from falconcal.errors import UsageError, UserError
 from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
@@ -174,7 +175,7 @@ def _image(dataset: Dataset, name: str) -> tuple[int, int]:
 
 def _words(dataset: Dataset, name: str, width: int) -> tuple[Tensor, int]:
     """Return a dataset's word vectors, room for them where they come from a file, and a length."""
-    shape, tokens = dataset.train.shape, dataset.train.tokens
+    shape, tokens = dataset.train.shape, count_tokens(dataset.train)
     if tokens is None or len(shape) != 1:
         raise UserError(f"{name} needs tokens (N, length), got examples of shape {shape}.")
     vectors = dataset.vectors

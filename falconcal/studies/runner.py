@@ -10,6 +10,7 @@ import polars
 from torch import nn
 
 from falconcal.data import Batches, Dataset, load_dataset
+from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
@@ -20,7 +21,7 @@ from falconcal.predictions import predict
 from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
-from falconcal.shifts import find_shift
+from falconcal.shifts import facts_of, find_shift
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
@@ -82,8 +83,11 @@ def _model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
 
 def _try_shifts(study: Study, dataset: Dataset) -> None:
     """Find out before training whether the shifts can be applied to this data."""
-    for shift in study.all_shifts():
-        shift.at(dataset.test.first(1).inputs, shift.levels[-1])
+    one, shifts = dataset.test.first(1), study.all_shifts()
+    asked = any("model" in shift.needs for shift in shifts)
+    model = _model(study, dataset) if asked else None
+    for shift in shifts:
+        shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
 
 
 def gather(study: Study, store: Store) -> None:
@@ -146,7 +150,7 @@ def _save(
             classes=dataset.classes,
             shape=dataset.train.shape,
             bounds=dataset.bounds,
-            tokens=dataset.train.tokens,
+            tokens=count_tokens(dataset.train),
             method=method,
             validation=predict(model, dataset.validation),
         )
