@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment, assess
-    from falconcal.data import DATASETS, Bounds, Dataset, Examples, load_dataset
+    from falconcal.data import DATASETS, Bounds, Dataset, Examples, Texts, load_dataset
     from falconcal.errors import UsageError, UserError
     from falconcal.estimator import FalconClassifier
     from falconcal.evaluation import evaluate, rows_of, score
@@ -73,6 +73,9 @@ if TYPE_CHECKING:
         VGG,
         LeNet,
         PixelRecurrent,
+        ResNet,
+        SignalNetwork,
+        TextRecurrent,
         TokenTransformer,
         make_model,
     )
@@ -96,6 +99,8 @@ if TYPE_CHECKING:
         corruption_shifts,
         plain_shifts,
         signal_shifts,
+        typos,
+        word_shifts,
     )
     from falconcal.shifts.adversarial import fgsm
     from falconcal.studies import STUDIES, Study, find_study
@@ -105,7 +110,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "falconcal.assessment": ["Assessment", "assess"],
-    "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "load_dataset"],
+    "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "Texts", "load_dataset"],
     "falconcal.errors": ["UsageError", "UserError"],
     "falconcal.estimator": ["FalconClassifier"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
@@ -169,6 +174,9 @@ _HOMES = {
         "VGG",
         "LeNet",
         "PixelRecurrent",
+        "ResNet",
+        "SignalNetwork",
+        "TextRecurrent",
         "TokenTransformer",
         "make_model",
     ],
@@ -192,6 +200,8 @@ _HOMES = {
         "corruption_shifts",
         "plain_shifts",
         "signal_shifts",
+        "typos",
+        "word_shifts",
     ],
     "falconcal.shifts.adversarial": ["fgsm"],
     "falconcal.studies": ["STUDIES", "Study", "find_study"],
@@ -236,13 +246,17 @@ __all__ = [
     "PixelRecurrent",
     "PredictionFile",
     "Predictions",
+    "ResNet",
     "RiskTable",
     "SavedModel",
     "ScalingBinning",
     "Scores",
     "Shift",
+    "SignalNetwork",
     "Study",
     "Temperature",
+    "TextRecurrent",
+    "Texts",
     "TokenTransformer",
     "UsageError",
     "UserError",
@@ -298,6 +312,8 @@ __all__ = [
     "signed_gap",
     "signed_rank",
     "smooth_calibration_error",
+    "typos",
+    "word_shifts",
     "write_score_page",
 ]
 

@@ -11,25 +11,25 @@ import polars
 import torch
 from torch import nn
 
-from falconcal.data import Examples
+from falconcal.data import Part
 from falconcal.errors import UserError
 from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import Scores, predict_batches
-from falconcal.shifts import Shift
+from falconcal.shifts import Shift, facts_of
 
 CLEAN = "clean"
 COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
 
-def evaluate(model: nn.Module, data: Examples, shifts: Iterable[Shift]) -> polars.DataFrame:
+def evaluate(model: nn.Module, data: Part, shifts: Iterable[Shift]) -> polars.DataFrame:
     """Return rows of shift, level, metric, value and examples for a model."""
     return rows_of(score(model, data, shifts))
 
 
 def score(
     model: nn.Module,
-    data: Examples,
+    data: Part,
     shifts: Iterable[Shift],
     *,
     seed: int = 0,
@@ -40,8 +40,11 @@ def score(
 
     The clean data, level 0 of all of them, is scored once under the name ``clean``.
     """
-    if not isinstance(data, Examples):
-        raise UserError(f"expected falconcal.Examples to evaluate on, got {type(data).__name__}.")
+    if not isinstance(data, Part):
+        raise UserError(
+            "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
+            f"{type(data).__name__}."
+        )
     shifts = [_checked(shift) for shift in shifts]
     names = [CLEAN, *(shift.name for shift in shifts)]
     if len(set(names)) < len(names):
@@ -53,7 +56,7 @@ def score(
         name = rung.name if rung else CLEAN
         if progress is not None:
             progress(name, level)
-        batches = _Shifted(data, rung, level, seed, batch_size)
+        batches = _Shifted(model, data, rung, level, seed, batch_size)
         scores = [predictions.scores() for predictions in predict_batches(model, batches)]
         parts.append(_frame(Scores.concatenate(scores), name, level))
     return polars.concat(parts)
@@ -106,17 +109,26 @@ class _Shifted:
     """Batches of the data at one level of a shift, made one at a time."""
 
     def __init__(
-        self, data: Examples, shift: Shift | None, level: int, seed: int, batch_size: int
+        self,
+        model: nn.Module,
+        data: Part,
+        shift: Shift | None,
+        level: int,
+        seed: int,
+        batch_size: int,
     ) -> None:
-        self.data, self.shift, self.level, self.seed = data, shift, level, seed
+        self.model, self.data, self.shift, self.level, self.seed = model, data, shift, level, seed
         self.batch_size, self.classes = batch_size, data.classes
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         first = 0
         for inputs, labels in self.data.batches(self.batch_size):
             if self.shift is not None:
+                facts = facts_of(self.data, first, labels, self.model)
                 examples = torch.arange(first, first + len(inputs))
-                inputs = self.shift.at(inputs, self.level, seed=self.seed, examples=examples)
+                inputs = self.shift.at(
+                    inputs, self.level, seed=self.seed, examples=examples, **facts
+                )
             first += len(labels)
             yield inputs, labels
 

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Examples
+from falconcal.data import Batches, Part
 from falconcal.data.examples import check_inputs, check_labels, pairs, shape
 from falconcal.errors import UserError
 from falconcal.modes import evaluating, placed
@@ -157,7 +157,7 @@ class Scores(Answers):
         )
 
 
-def predict(model: nn.Module, data: Batches | Examples) -> Predictions:
+def predict(model: nn.Module, data: Batches | Part) -> Predictions:
     """Return the model's predictions on all the data, in inference mode, on the CPU."""
     parts = list(predict_batches(model, data))
     if not parts:
@@ -166,9 +166,9 @@ def predict(model: nn.Module, data: Batches | Examples) -> Predictions:
     return Predictions(log_probs, torch.cat([part.labels for part in parts]))
 
 
-def predict_batches(model: nn.Module, data: Batches | Examples) -> Iterator[Predictions]:
+def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predictions]:
     """Yield the predictions batch by batch, so that no more than one is held in memory."""
-    batches = data.batches(500) if isinstance(data, Examples) else data
+    batches = data.batches(500) if isinstance(data, Part) else data
     classes = getattr(batches, "classes", None)
     for inputs, labels in pairs(batches):
         check_inputs(inputs)

@@ -1,7 +1,7 @@
 """Looking a thing up by name: in its table, or as package.module:Name from outside."""
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from falconcal.errors import UsageError, unknown
@@ -19,10 +19,15 @@ def look_up(kind: str, name: str, table: Mapping[str, Thing]) -> Thing:
     return thing
 
 
-def check_names(kind: str, names: Iterable[str], table: Mapping[str, Any]) -> None:
-    """Refuse the first name that cannot be found."""
-    for name in names:
-        look_up(kind, name, table)
+def name_and_settings(kind: str, entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what TOML says of an entry: its name alone, or a table of its name and settings."""
+    if isinstance(entry, str):
+        return entry, {}
+    settings = dict(entry)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise UsageError(f'[{kind}]: expected name = "NAME" beside its settings, got {name!r}.')
+    return name, settings
 
 
 def _import(kind: str, name: str) -> Any:

@@ -29,10 +29,9 @@ from falconcal.models import MODELS
 from falconcal.predictions import Predictions
 from falconcal.registry import look_up
 from falconcal.settings import Count, as_dict, settings
-from falconcal.tensors import read_tensors, write_tensors
+from falconcal.tensors import check_fit, read_tensors, write_tensors
 
 KIND, FORMAT = "model", 1
-SHOWN = 5  # names of weights in an error
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -126,7 +125,12 @@ def load(path: str | Path) -> SavedModel:
 def _rebuilt(facts: ModelFacts, weights: Mapping[str, Tensor], source: str) -> nn.Module:
     """Return the architecture inside what its method wraps it with, and the weights in it."""
     model = _structured(_architecture(facts), facts)
-    _check_fit(model, weights, source, facts.architecture)
+    check_fit(
+        model.state_dict(),
+        weights,
+        f"the weights of {source} do not fit the architecture {facts.architecture}",
+        "Do its name, its arguments and the method say what was trained?",
+    )
     for name, weight in model.state_dict(keep_vars=True).items():
         weight.data = weight.data.to(weights[name].dtype)  # half precision stays half
     model.load_state_dict(dict(weights))
@@ -207,37 +211,6 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
                 f"expected weights that are tensors, {name} is {type(weight).__name__}."
             )
     return state
-
-
-def _check_fit(
-    model: nn.Module, weights: Mapping[str, Tensor], source: str, architecture: str
-) -> None:
-    """Refuse weights that the architecture has no place for, or that it misses, by name."""
-    wanted = model.state_dict()
-    misfits = {
-        "missing": sorted(wanted.keys() - weights.keys()),
-        "too many": sorted(weights.keys() - wanted.keys()),
-        "of another shape": sorted(_other_shapes(wanted, weights)),
-    }
-    said = [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
-    if said:
-        raise UserError(
-            f"the weights of {source} do not fit the architecture {architecture}: "
-            f"{'; '.join(said)}. Do its name, its arguments and the method say what was trained?"
-        )
-
-
-def _other_shapes(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[str]:
-    for name in wanted.keys() & weights.keys():
-        expected, came = tuple(wanted[name].shape), tuple(weights[name].shape)
-        # a part that was not fitted yet has buffers without elements, sized when they are loaded
-        if expected != came and wanted[name].numel():
-            yield f"{name} {came} for {expected}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _facts(path: Path, head: Mapping[str, Any]) -> ModelFacts:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Bounds, Examples
+from falconcal.data import Batches, Bounds, Examples, Part
 from falconcal.data.examples import pairs
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.predictions import predict
-from falconcal.shifts import Shift
+from falconcal.shifts import Shift, facts_of
 from falconcal.shifts.adversarial import EPSILONS, fgsm
 
 ACCURACY_SLACK = 0.01
@@ -54,15 +54,19 @@ class ShiftedValidation:
 
 
 def shifted_validation(
-    clean: Examples, reference: nn.Module, shifts: Iterable[Shift]
+    data: Part, reference: nn.Module, shifts: Iterable[Shift]
 ) -> ShiftedValidation:
     """Make the families: FGSM against a fixed reference model, and the given shifts."""
+    clean = data.first(len(data))
     attacked = tuple(
         fgsm(reference, clean.inputs, clean.labels, epsilon, clean.bounds) for epsilon in EPSILONS
     )
     families = {"clean": (clean.inputs,), "fgsm": attacked}
+    facts = facts_of(clean, 0, clean.labels, reference)
     for shift in shifts:
-        families[shift.name] = tuple(shift.at(clean.inputs, level) for level in shift.levels[1:])
+        families[shift.name] = tuple(
+            shift.at(clean.inputs, level, **facts) for level in shift.levels[1:]
+        )
     required = accuracy(predict(reference, clean)) - ACCURACY_SLACK
     return ShiftedValidation(clean, families, required)
 

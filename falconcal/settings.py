@@ -6,7 +6,8 @@ code behind the door never asks again.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform
 
 import pydantic
@@ -24,6 +25,7 @@ PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Levels = Annotated[tuple[Weight, ...], Field(min_length=1, strict=False)]
 
 Settings = TypeVar("Settings")
+Made = TypeVar("Made")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -34,6 +36,30 @@ def settings(cls: type[Settings]) -> type[Settings]:
     checked = decorate(cls)
     checked.__init__ = _readable(checked.__init__)
     return cast("type[Settings]", checked)
+
+
+def call_checked(what: str, make: Callable[..., Made], *given: Any, **values: Any) -> Made:
+    """Call a function with settings by name, checked by its annotations as settings are."""
+    if not values:
+        return make(*given)
+    config = pydantic.ConfigDict(strict=True, arbitrary_types_allowed=True)
+    try:
+        return pydantic.validate_call(config=config)(make)(*given, **values)
+    except pydantic.ValidationError as error:
+        raise UsageError(_explain(what, _optional(make), error)) from None
+
+
+def check_settable(what: str, make: Callable[..., object], names: Iterable[str]) -> None:
+    """Refuse names of settings that a function does not take, before it is called."""
+    known = _optional(make)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{what}: unknown setting {name!r}. {did_you_mean(name, known)}")
+
+
+def _optional(make: Callable[..., object]) -> list[str]:
+    parameters = inspect.signature(make).parameters.values()
+    return [one.name for one in parameters if one.default is not inspect.Parameter.empty]
 
 
 def as_dict(instance: Any) -> dict[str, Any]:
@@ -63,15 +89,15 @@ def _readable(init: Callable[..., None]) -> Callable[..., None]:
         try:
             init(self, **values)
         except pydantic.ValidationError as error:
-            raise UsageError(_explain(type(self), error)) from None
+            known = [field.name for field in dataclasses.fields(self)]
+            raise UsageError(_explain(type(self).__name__, known, error)) from None
 
     return checked_init
 
 
-def _explain(cls: type[Any], error: pydantic.ValidationError) -> str:
-    known = [field.name for field in dataclasses.fields(cls)]
+def _explain(what: str, known: list[str], error: pydantic.ValidationError) -> str:
     lines = [_explain_one(known, problem) for problem in error.errors(include_url=False)]
-    return f"{cls.__name__}: " + "; ".join(lines)
+    return f"{what}: " + "; ".join(lines)
 
 
 def _explain_one(known: list[str], problem: Any) -> str:

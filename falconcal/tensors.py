@@ -1,7 +1,7 @@
 """Tensors on disk: safetensors with facts as JSON in the head of the file. No pickle, ever."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from falconcal.errors import UserError
 from falconcal.files import write_bytes
 
 HEAD = "falconcal"
+SHOWN = 5  # names of weights in an error
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -38,6 +39,33 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if HEAD not in head:
         raise UserError(f"expected a file that falconcal wrote, got {file}, which has no facts.")
     return tensors, _facts(file, head[HEAD])
+
+
+def check_fit(
+    wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor], source: str, advice: str
+) -> None:
+    """Refuse weights that a module has no place for, or that it misses, by name."""
+    misfits = {
+        "missing": sorted(wanted.keys() - weights.keys()),
+        "too many": sorted(weights.keys() - wanted.keys()),
+        "of another shape": sorted(_other_shapes(wanted, weights)),
+    }
+    said = [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
+    if said:
+        raise UserError(f"{source}: {'; '.join(said)}. {advice}")
+
+
+def _other_shapes(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[str]:
+    for name in wanted.keys() & weights.keys():
+        expected, came = tuple(wanted[name].shape), tuple(weights[name].shape)
+        # a part that was not fitted yet has buffers without elements, sized when they are loaded
+        if expected != came and wanted[name].numel():
+            yield f"{name} {came} for {expected}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _facts(file: Path, text: str) -> dict[str, Any]:

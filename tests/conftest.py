@@ -10,6 +10,7 @@ from hypothesis import settings
 from torch import nn
 
 from falconcal.data import Bounds, Dataset, Examples
+from falconcal.data.examples import Modality
 
 torch.set_num_threads(1)
 # the same examples every time, so that a failure is the change's own; new ones with
@@ -17,6 +18,7 @@ torch.set_num_threads(1)
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("searching", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+os.environ["FALCONCAL_OFFLINE"] = "1"  # a test that downloads does so from a server of its own
 FIXTURES = Path(__file__).parent / "fixtures"
 CLASSES = ("left", "middle", "right")
 
@@ -30,6 +32,21 @@ def reference(name: str) -> dict[str, numpy.ndarray]:
 @pytest.fixture(autouse=True)
 def _same_randomness() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the user's cache alone."""
+    monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real files, for the tests that need them."""
+    folder = os.environ.get("FALCONCAL_DATA")
+    if not folder:
+        pytest.skip("FALCONCAL_DATA names no folder of data")
+    return Path(folder)
 
 
 def stripes(count: int, seed: int = 0) -> Examples:
@@ -60,6 +77,22 @@ def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:
         nn.Dropout(0.1),
         nn.Linear(16, outputs),
     )
+
+
+def data_for(name: str) -> Dataset:
+    """Return a few examples of the kind that a network takes."""
+    generator = torch.Generator().manual_seed(0)
+    modality: Modality = "image"
+    inputs = torch.rand(6, 3 if "resnet" in name else 1, 28, 28, generator=generator)
+    if name.startswith("text"):
+        modality, inputs = "text", torch.randint(50, (6, 12), generator=generator)
+        inputs[0, 0] = 49
+    if name.startswith("signal"):
+        modality, inputs = "signal", torch.randn(6, 64, 3, generator=generator)
+    bounds = Bounds(0.0, 1.0) if modality == "image" else None
+    part = Examples(inputs, torch.arange(6) % 4, bounds, tuple("abcd"))
+    vectors = torch.randn(50, 100, generator=generator) if modality == "text" else None
+    return Dataset("few", modality, tuple("abcd"), bounds, part, part, part, vectors=vectors)
 
 
 def _devices() -> list[str]:

@@ -1,26 +1,48 @@
 """Datasets under one contract, and the digits' fixed split."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 import torch
 
-from falconcal.data import DATASETS, Bounds, load_dataset
+from falconcal.data import DATASETS, Bounds, Examples, Texts, check_dataset, load_dataset, load_test
 from falconcal.data.digits import split
 from falconcal.errors import UserError
 from tests.conftest import stripes
+from tests.made_data import MADE
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_every_dataset_is_finite_within_bounds_and_labelled(name: str) -> None:
-    dataset = load_dataset(name)
+def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path: Path) -> None:
+    settings = MADE[name](tmp_path / name) if name in MADE else {}
+    check_dataset(name, **settings)
+    dataset = load_dataset(name, **settings)
     for part in (dataset.train, dataset.validation, dataset.test):
         assert part.classes == dataset.classes
         assert part.bounds == dataset.bounds
         assert set(part.labels.tolist()) == set(range(len(dataset.classes)))
+        first = part.first(7)
+        assert first.inputs.shape == (7, *part.shape)
+        assert first.tokens == part.tokens
+        assert torch.isfinite(first.inputs).all()
         if dataset.bounds is not None:
-            assert part.inputs.min() >= dataset.bounds.low
-            assert part.inputs.max() <= dataset.bounds.high
+            dataset.bounds.check(part.inputs)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) -> None:
+    settings = MADE[name](tmp_path / name) if name in MADE else {}
+    part = load_test(name, **settings)
+    inputs, labels = (torch.cat(parts) for parts in zip(*part.batches(7), strict=True))
+    torch.testing.assert_close(inputs[:10], part.first(10).inputs, rtol=0, atol=0)
+    assert torch.equal(labels, part.labels)
+    shuffled = part.batches(7, shuffle=True, seed=3)
+    shuffled.set_epoch(1)
+    once, again = (torch.cat([labels for _, labels in shuffled]) for _ in range(2))
+    assert torch.equal(once, again)
+    assert torch.equal(once.sort().values, labels.sort().values)
+    assert len(shuffled) == len(list(shuffled)) == -(-len(part) // 7)
 
 
 def test_digits_are_1797_images_of_28_by_28() -> None:
@@ -83,3 +105,20 @@ def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
     assert load_dataset("falconcal.data.digits:load").name == "digits"
     with pytest.raises(UserError, match=r"package\.module:Name"):
         load_dataset("falconcal.data.digits:nothing")
+
+
+def test_tokens_and_their_texts_travel_with_the_examples() -> None:
+    tokens, labels = torch.tensor([[1, 2], [3, 0]]), torch.tensor([0, 1])
+    texts = Texts(["one two", "three"], lambda raw: torch.zeros(len(raw), 2).long())
+    data = Examples(tokens, labels, tokens=4, texts=texts)
+    first = data.first(1)
+    assert first.tokens == 4
+    assert first.texts is not None
+    assert list(first.texts.raw) == ["one two"]
+    assert data.repeated(tokens.repeat(2, 1)).texts is None
+    with pytest.raises(UserError, match="from 0 to 2, got 0 to 3"):
+        Examples(tokens, labels, tokens=3)
+    with pytest.raises(UserError, match="leave tokens empty"):
+        Examples(tokens.float(), labels, tokens=4)
+    with pytest.raises(UserError, match="a text an example, 2, got 1"):
+        Examples(tokens, labels, texts=texts.part(0, 1))

@@ -12,14 +12,14 @@ from scipy import stats
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Bounds, Dataset, Examples
+from falconcal.data import Bounds
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS, make_model
 from falconcal.predictions import Predictions
 from falconcal.saving import FORMAT
 from falconcal.tensors import HEAD, write_tensors
-from tests.conftest import CLASSES, small_network, stripes
+from tests.conftest import CLASSES, data_for, small_network, stripes
 from tests.stripes import Columns, Scaled, Scaling
 
 SMALL = "tests.stripes:make_small"
@@ -58,14 +58,17 @@ def test_a_model_comes_back_with_its_bits_and_its_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_name_of_the_table_is_sized_to_classes_and_shape(tmp_path: Path, name: str) -> None:
-    images = Examples(torch.rand(2, 3, 32, 32), torch.tensor([0, 3]), None, tuple("abcd"))
-    dataset = Dataset("colour", "image", tuple("abcd"), None, images, images, images)
-    model, file = make_model(name, dataset, seed=5).eval(), tmp_path / "model.safetensors"
-    falconcal.save(model, file, name, classes=list("abcd"), shape=[3, 32, 32])
+    dataset, file = data_for(name), tmp_path / "model.safetensors"
+    inputs = dataset.train.inputs
+    model = make_model(name, dataset, seed=5).eval()
+    tokens = None if inputs.is_floating_point() else int(inputs.max()) + 1
+    falconcal.save(
+        model, file, name, classes=dataset.classes, shape=inputs.shape[1:], tokens=tokens
+    )
     loaded = falconcal.load(file).model
     assert type(loaded) is type(model)
     with torch.no_grad():
-        assert torch.equal(loaded(images.inputs), model(images.inputs))
+        assert torch.equal(loaded(inputs), model(inputs))
 
 
 def test_a_factory_is_called_with_its_arguments(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+import warnings
 from pathlib import Path
 
 import polars
@@ -14,17 +15,18 @@ from falconcal.layout import PLAIN, RUN_FILES, RunKey
 from falconcal.method import structure_of
 from falconcal.methods import Evidential, Falcon, L2Dropout, make_method
 from falconcal.metrics import METRICS, POOLED
-from falconcal.models import LeNet
+from falconcal.models import LeNet, make_model
 from falconcal.predictions import predict
 from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import write_report
+from falconcal.saving import load
 from falconcal.selection import ShiftedValidation
 from falconcal.shifts import affine_shifts
 from falconcal.studies import STUDIES, Study, find_study, runner
 from falconcal.studies.runner import run_study
-from falconcal.studies.store import Store, load_weights
+from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.studies.study import read_study
-from falconcal.training import EpochRecord
+from falconcal.training import CollapseWarning, EpochRecord
 from tests.conftest import small_network
 from tests.stripes import load_stripes
 
@@ -306,6 +308,9 @@ def test_a_damaged_study_file_is_named(tmp_path: Path) -> None:
         ("model=lent", "unknown model 'lent'. Did you mean 'lenet'"),
         ('shifts=["sheer"]', "unknown shift 'sheer'. Did you mean 'shear'"),
         ("seeds=0", "seeds should be greater than or equal to 1"),
+        ("model.width=3", "model tests.stripes:make_small: unknown setting 'width'"),
+        ("dataset.name=digts", "unknown dataset 'digts'. Did you mean 'digits'"),
+        ("dataset.name=3", '[dataset]: expected name = "NAME" beside its settings, got 3'),
         ("centre=left", "centre should be 'keras' or 'middle'"),
     ],
 )
@@ -313,6 +318,22 @@ def test_wrong_changes_are_refused(change: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         study(change)
     assert message in str(error.value)
+
+
+def test_a_network_has_settings_in_the_study_and_is_rebuilt_with_them(tmp_path: Path) -> None:
+    changes = ("model=lstm", "model.hidden=7", "dropout.epochs=1", 'shifts=["shear"]')
+    made = study(*changes)
+    assert made.model == {"name": "lstm", "hidden": 7}
+    weights = tmp_path / "weights.safetensors"
+    save_weights(weights, make_model("lstm", load_stripes(), 9, hidden=7))
+    begun = study(*changes, f"model.weights={weights}", "dropout.learning_rate=1e-30")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        run_study(begun, tmp_path / "out", Silent(), ["dropout"])
+    saved = load(RunKey(PLAIN, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors")
+    assert saved.facts.arguments == {"hidden": 7}
+    first = make_model("lstm", load_stripes(), 9, hidden=7)
+    assert all(map(torch.equal, saved.model.parameters(), first.parameters()))
 
 
 def test_right_changes_reach_the_method() -> None:
@@ -479,3 +500,15 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
         patched.setattr("falconcal.training.loop.run_steps", stop)
         run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_dataset_may_be_a_table_with_settings_of_its_own() -> None:
+    table = TEXT.replace('dataset = "tests.stripes:load_stripes"', "")
+    table += '[dataset]\nname = "mnist"\npath = "somewhere"\n'
+    assert read_study(table, "test").dataset == {"name": "mnist", "path": "somewhere"}
+    changed = study("dataset=mnist", "dataset.path=elsewhere")
+    assert changed.dataset == {"name": "mnist", "path": "elsewhere"}
+    with pytest.raises(UsageError, match=r"Did you mean 'path'"):
+        study("dataset=mnist", "dataset.paht=x")
+    with pytest.raises(UsageError, match=r"name"):
+        read_study(table.replace('name = "mnist"', ""), "test")

@@ -1,16 +1,19 @@
-"""What a dataset is here: examples in memory, the bounds of their values, and batches of them."""
+"""What a dataset is here: parts of examples, the bounds of their values, and batches of them."""
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 
 Modality = Literal["image", "sequence", "text", "signal"]
+Augment = Callable[[Tensor, torch.Generator], Tensor]  # a batch of inputs -> the same, varied
 
 
 class Batches(Protocol):
@@ -52,34 +55,114 @@ class Bounds:
             )
 
 
+class EpochBatches(Batches, Protocol):
+    """Batches whose order and augmentation are those of an epoch."""
+
+    def set_epoch(self, epoch: int) -> None: ...
+    def __len__(self) -> int: ...
+
+
+class Part(ABC):
+    """Examples for training, validation or test, wherever they lie: in memory, or read as needed.
+
+    Whoever can walks through batches. ``inputs`` brings everything into memory as it is given out.
+    """
+
+    inputs: Tensor  # (N, ...)
+    labels: Tensor  # (N,)
+    bounds: Bounds | None
+    classes: tuple[str, ...] | None
+    tokens: int | None  # how many different ones, where inputs are whole numbers
+    texts: Texts | None  # of which the tokens were made, if they are kept
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+
+    @abstractmethod
+    def first(self, count: int) -> "Examples":
+        """Return the first examples, in memory."""
+
+    @abstractmethod
+    def batches(
+        self,
+        size: int = 100,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Augment | None = None,
+    ) -> EpochBatches:
+        """Return batches of the examples, shuffled by seed and epoch if asked for."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def repeated(self, inputs: Tensor) -> "Examples":
+        """Return other inputs for the same labels, once or several times over: (K * N, ...)."""
+        labels = self.labels.repeat(len(inputs) // len(self))
+        return Examples(inputs, labels, self.bounds, self.classes, self.tokens)
+
+
 @dataclass(frozen=True, eq=False)
-class Examples:
+class Examples(Part):
     """Examples held in memory, checked once: finite inputs and labels from -1 (none) to C - 1."""
 
     inputs: Tensor  # (N, ...)
     labels: Tensor  # (N,)
     bounds: Bounds | None = None
     classes: tuple[str, ...] | None = None
+    tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
+    texts: Texts | None = None  # the raw text of tokens, if it is kept
 
     def __post_init__(self) -> None:
         check_inputs(self.inputs)
+        check_tokens(self.inputs, self.tokens)
+        if self.texts is not None and len(self.texts) != len(self.inputs):
+            raise UserError(
+                f"expected a text an example, {len(self.inputs)}, got {len(self.texts)}."
+            )
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
             self.bounds.check(self.inputs)
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        return tuple(self.inputs.shape[1:])
 
-    def batches(self, size: int = 100, *, shuffle: bool = False, seed: int = 0) -> "TensorBatches":
-        return TensorBatches(self, size, shuffle, seed)
+    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Return the inputs and labels of some examples."""
+        if isinstance(which, slice):
+            return self.inputs[which], self.labels[which]
+        return self.inputs.index_select(0, which), self.labels[which]  # faster than inputs[which]
 
-    def repeated(self, inputs: Tensor) -> "Examples":
-        """Return other inputs for the same labels, once or several times over: (K * N, ...)."""
-        return replace(self, inputs=inputs, labels=self.labels.repeat(len(inputs) // len(self)))
+    def batches(
+        self,
+        size: int = 100,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Augment | None = None,
+    ) -> "TensorBatches":
+        return TensorBatches(self, size, shuffle, seed, augment)
 
     def first(self, count: int) -> "Examples":
-        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count])
+        texts = self.texts.part(0, count) if self.texts is not None else None
+        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
+
+
+class InMemory(Protocol):
+    """A part of which any examples can be had at once."""
+
+    @property
+    def bounds(self) -> Bounds | None: ...
+    @property
+    def classes(self) -> tuple[str, ...] | None: ...
+    def __len__(self) -> int: ...
+
+    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]: ...
 
 
 class TensorBatches:
@@ -88,11 +171,17 @@ class TensorBatches:
     A loader that collates example by example spends its time in Python; this one does not.
     """
 
-    def __init__(self, examples: Examples, size: int, shuffle: bool, seed: int) -> None:
-        if size < 1:
-            raise UserError(f"a batch holds at least 1 example, got size {size}.")
+    def __init__(
+        self,
+        examples: InMemory,
+        size: int,
+        shuffle: bool,
+        seed: int,
+        augment: Augment | None = None,
+    ) -> None:
+        check_size(size)
         self.examples, self.size, self.shuffle, self.seed = examples, size, shuffle, seed
-        self.bounds, self.classes = examples.bounds, examples.classes
+        self.bounds, self.classes, self.augment = examples.bounds, examples.classes, augment
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -102,18 +191,18 @@ class TensorBatches:
         return -(-len(self.examples) // self.size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        inputs, labels = self.examples.inputs, self.examples.labels
-        if not self.shuffle:
-            yield from zip(
-                torch.split(inputs, self.size), torch.split(labels, self.size), strict=True
+        for number, which in enumerate(self._cuts()):
+            inputs, labels = self.examples.chosen(which)
+            yield varied(inputs, self.augment, self.seed, self.epoch, number), labels
+
+    def _cuts(self) -> Iterator[Tensor | slice]:
+        if self.shuffle:
+            yield from torch.split(
+                epoch_order(len(self.examples), self.seed, self.epoch), self.size
             )
             return
-        for chosen in torch.split(self._order(), self.size):
-            yield inputs[chosen], labels[chosen]
-
-    def _order(self) -> Tensor:
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
-        return torch.randperm(len(self.examples), generator=generator)
+        for start in range(0, len(self.examples), self.size):
+            yield slice(start, start + self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +213,34 @@ class Dataset:
     modality: Modality
     classes: tuple[str, ...]
     bounds: Bounds | None
-    train: Examples
-    validation: Examples
-    test: Examples
+    train: Part
+    validation: Part
+    test: Part
+    vectors: Tensor | None = None  # (tokens, width) of words, where inputs are tokens
+    augment: Augment | None = None  # of training batches
+
+    def training_batches(self, size: int, seed: int) -> Batches:
+        """Return what is trained on: shuffled by seed and epoch, and augmented if the data is."""
+        return self.train.batches(size, shuffle=True, seed=seed, augment=self.augment)
+
+
+def check_size(size: int) -> None:
+    if size < 1:
+        raise UserError(f"a batch holds at least 1 example, got size {size}.")
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
+    """Return the order of the examples in an epoch, (count,)."""
+    generator = torch.Generator().manual_seed(mixed_seed(seed, epoch))
+    return torch.randperm(count, generator=generator)
+
+
+def varied(inputs: Tensor, augment: Augment | None, *key: int) -> Tensor:
+    """Return a batch augmented, if it is to be, with random numbers that its key alone decides."""
+    if augment is None:
+        return inputs
+    # another number in front, for the order of the epoch has the rest of the key
+    return augment(inputs, torch.Generator().manual_seed(mixed_seed(1, *key)))
 
 
 def check_inputs(inputs: Tensor) -> None:
@@ -142,6 +256,27 @@ def check_inputs(inputs: Tensor) -> None:
             f"expected finite inputs, got NaN or infinity in {int(bad.sum())} of {len(inputs)} "
             f"examples, the first at index {first}: remove or repair them."
         )
+
+
+def check_tokens(inputs: Tensor, tokens: int | None) -> None:
+    """Refuse inputs that are not the tokens that they are said to be."""
+    if tokens is None:
+        return
+    if inputs.is_floating_point():
+        raise UserError(f"expected tokens, whole numbers, got {inputs.dtype}: leave tokens empty.")
+    low, high = (int(end) for end in inputs.aminmax())
+    if low < 0 or high >= tokens:
+        raise UserError(
+            f"expected tokens from 0 to {tokens - 1}, got {low} to {high}: state how many "
+            "different tokens there are, padding included."
+        )
+
+
+def count_tokens(part: Part) -> int | None:
+    """Return how many tokens there are; of data that does not say, how many occur; else None."""
+    if part.tokens is not None or part.first(1).inputs.is_floating_point():
+        return part.tokens
+    return int(part.inputs.max()) + 1
 
 
 def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:

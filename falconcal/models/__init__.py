@@ -1,24 +1,46 @@
 """Networks: plain modules, logits out. One file each, and the table of them.
 
-Adding one: write ``models/NAME.py`` and add a line to ``MODELS`` with how to size it to a dataset.
+Adding one: write ``models/NAME.py`` and add a line to ``MODELS`` with how to size it to a dataset;
+what it lets a study file set are arguments by name, with defaults.
 """
 
+import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from falconcal.data import Dataset
-from falconcal.data.examples import shape
-from falconcal.errors import UserError
+from falconcal.data.examples import count_tokens
+from falconcal.errors import UsageError, UserError
+from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
 from falconcal.models.recurrent import Kind, PixelRecurrent
+from falconcal.models.resnet import ResNet
+from falconcal.models.signal import SignalNetwork
+from falconcal.models.text import TextRecurrent
 from falconcal.models.transformer import TokenTransformer
-from falconcal.models.vgg import SMALL, VGG
+from falconcal.models.vgg import VGG
+from falconcal.models.weights import load_published
 from falconcal.registry import look_up
+from falconcal.settings import Count, call_checked, check_settable
 
-__all__ = ["MLP", "MODELS", "VGG", "LeNet", "PixelRecurrent", "TokenTransformer", "make_model"]
+__all__ = [
+    "MLP",
+    "MODELS",
+    "VGG",
+    "LeNet",
+    "PixelRecurrent",
+    "ResNet",
+    "SignalNetwork",
+    "TextRecurrent",
+    "TokenTransformer",
+    "check_model",
+    "make_model",
+]
 
 
 def _lenet(dataset: Dataset) -> nn.Module:
@@ -34,17 +56,29 @@ def _vgg19(dataset: Dataset) -> nn.Module:
 def _vgg_small(dataset: Dataset) -> nn.Module:
     """Six convolutions with batch norm and one dense layer, for CPUs."""
     classes, (channels, size) = len(dataset.classes), _image(dataset, "vgg_small")
-    return VGG(classes, channels, size, SMALL, dense=())
+    return VGG(classes, channels, size, vgg.SMALL, dense=())
 
 
-def _lstm(dataset: Dataset) -> nn.Module:
+def _resnet50(dataset: Dataset) -> nn.Module:
+    """ResNet50, the paper's network for ImageNet; takes torchvision's published weights."""
+    channels, _ = _image(dataset, "resnet50")
+    return ResNet(len(dataset.classes), channels)
+
+
+def _resnet_small(dataset: Dataset, width: Count = 16) -> nn.Module:
+    """Three residual blocks, for small images and CPUs."""
+    channels, _ = _image(dataset, "resnet_small")
+    return ResNet(len(dataset.classes), channels, resnet.SMALL, width, "basic", "small")
+
+
+def _lstm(dataset: Dataset, hidden: Count = 130) -> nn.Module:
     """LSTM of 130 over the pixels of an image, one by one."""
-    return _recurrent(dataset, "lstm", 130)
+    return _recurrent(dataset, "lstm", hidden)
 
 
-def _gru(dataset: Dataset) -> nn.Module:
+def _gru(dataset: Dataset, hidden: Count = 250) -> nn.Module:
     """GRU of 250 over the pixels of an image, one by one."""
-    return _recurrent(dataset, "gru", 250)
+    return _recurrent(dataset, "gru", hidden)
 
 
 def _recurrent(dataset: Dataset, kind: Kind, hidden: int) -> nn.Module:
@@ -52,32 +86,104 @@ def _recurrent(dataset: Dataset, kind: Kind, hidden: int) -> nn.Module:
     return PixelRecurrent(len(dataset.classes), channels, kind, hidden)
 
 
-def _image(dataset: Dataset, name: str) -> tuple[int, int]:
-    """Return the channels and the height of a dataset's images."""
-    if dataset.train.inputs.ndim != 4:
-        raise UserError(f"{name} needs images, got inputs of {shape(dataset.train.inputs)}.")
-    channels, size = dataset.train.inputs.shape[1:3]
-    return channels, size
+def _text_lstm(dataset: Dataset, hidden: Count = 130, width: Count = 100) -> nn.Module:
+    """LSTM of 130 over word vectors, all states to a dense layer, the paper's for texts."""
+    return _text_recurrent(dataset, "lstm", hidden, width)
+
+
+def _text_gru(dataset: Dataset, hidden: Count = 130, width: Count = 100) -> nn.Module:
+    """GRU of 130 over word vectors, all states to a dense layer."""
+    return _text_recurrent(dataset, "gru", hidden, width)
+
+
+def _text_recurrent(dataset: Dataset, kind: Kind, hidden: int, width: int) -> nn.Module:
+    vectors, length = _words(dataset, f"text_{kind}", width)
+    return TextRecurrent(len(dataset.classes), vectors, length, kind, hidden)
+
+
+def _text_transformer(dataset: Dataset, layers: Count = 2, width: Count = 100) -> nn.Module:
+    """Two encoder layers of a transformer over word vectors, which the paper lacks."""
+    vectors, length = _words(dataset, "text_transformer", width)
+    return TokenTransformer(
+        len(dataset.classes), len(vectors), length, layers=layers, vectors=vectors
+    )
+
+
+def _signal_network(dataset: Dataset) -> nn.Module:
+    """Three convolutions over time with batch norm, for signals of several channels."""
+    shape = dataset.train.shape
+    if len(shape) != 2:
+        raise UserError(f"signal_network needs signals (time, channels), got examples of {shape}.")
+    return SignalNetwork(len(dataset.classes), shape[1])
 
 
 def _mlp(dataset: Dataset) -> nn.Module:
     """Dense layers with ReLU, for tables; of an image it sees the pixels in a row."""
-    return MLP(len(dataset.classes), dataset.train.inputs[0].numel())
+    return MLP(len(dataset.classes), math.prod(dataset.train.shape))
 
 
-MODELS: dict[str, Callable[[Dataset], nn.Module]] = {
+MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet": _lenet,
     "vgg19": _vgg19,
     "vgg_small": _vgg_small,
+    "resnet50": _resnet50,
+    "resnet_small": _resnet_small,
     "lstm": _lstm,
     "gru": _gru,
+    "text_lstm": _text_lstm,
+    "text_gru": _text_gru,
+    "text_transformer": _text_transformer,
+    "signal_network": _signal_network,
     "mlp": _mlp,
 }
 
 
-def make_model(name: str, dataset: Dataset, seed: int = 0) -> nn.Module:
-    """Return a fresh network of the table, sized to the dataset, its first weights by the seed."""
+def make_model(
+    name: str,
+    dataset: Dataset,
+    seed: int = 0,
+    *,
+    weights: str | Path | None = None,
+    **settings: Any,
+) -> nn.Module:
+    """Return a network of the table, sized to the dataset, its first weights by the seed.
+
+    Or by a file of published weights, whose names and shapes are those of the network.
+    """
     make = look_up("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make(dataset)
+        model = call_checked(f"model {name}", make, dataset, **settings)
+    if weights is not None:
+        load_published(model, weights)
+    return model
+
+
+def check_model(name: str, **settings: Any) -> None:
+    """Refuse a name or settings that are not known, before anything is made."""
+    names = settings.keys() - {"weights"}
+    check_settable(f"model {name}", look_up("model", name, MODELS), sorted(names))
+
+
+def _image(dataset: Dataset, name: str) -> tuple[int, int]:
+    """Return the channels and the height of a dataset's images."""
+    shape = dataset.train.shape
+    if len(shape) != 3:
+        raise UserError(f"{name} needs images, got examples of shape {shape}.")
+    return shape[0], shape[1]
+
+
+def _words(dataset: Dataset, name: str, width: int) -> tuple[Tensor, int]:
+    """Return a dataset's word vectors, room for them where they come from a file, and a length."""
+    shape, tokens = dataset.train.shape, count_tokens(dataset.train)
+    if tokens is None or len(shape) != 1:
+        raise UserError(f"{name} needs tokens (N, length), got examples of shape {shape}.")
+    vectors = dataset.vectors
+    if vectors is None:
+        vectors = torch.randn(tokens, width).index_fill(0, torch.tensor([0]), 0)
+    if vectors.shape[1] != width:
+        raise UsageError(
+            f"{name} expects word vectors of {width} numbers, the data has {vectors.shape[1]}: "
+            f"set model.width={vectors.shape[1]}."
+        )
+    return vectors, shape[0]

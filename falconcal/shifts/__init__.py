@@ -9,27 +9,38 @@ from operator import or_
 
 from falconcal.errors import UsageError
 from falconcal.registry import look_up
+from falconcal.shifts.adversarial import adversarial_shifts
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
 from falconcal.shifts.plain import plain_shifts
-from falconcal.shifts.shift import Shift
+from falconcal.shifts.shift import Shift, facts_of
 from falconcal.shifts.signal import signal_shifts
+from falconcal.shifts.typos import typo_shifts, typos
+from falconcal.shifts.words import word_shifts
 
 SHIFTS: dict[str, Shift] = {
     **affine_shifts(),
     **plain_shifts(),
     **corruption_shifts(),
     **signal_shifts(),
+    **word_shifts(),
+    **typo_shifts(),
+    **adversarial_shifts(),
 }
 
 __all__ = [
     "SHIFTS",
     "Shift",
+    "adversarial_shifts",
     "affine_shifts",
     "corruption_shifts",
+    "facts_of",
     "find_shift",
     "plain_shifts",
     "signal_shifts",
+    "typo_shifts",
+    "typos",
+    "word_shifts",
 ]
 
 

@@ -4,9 +4,34 @@ from torch import Tensor, nn
 
 from falconcal.data import Bounds
 from falconcal.entrance import input_gradient
+from falconcal.errors import UserError
+from falconcal.shifts.noise import Noise
+from falconcal.shifts.shift import Shift
 
 # the paper's set E, as shares of the input range
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
+
+
+def adversarial_shifts() -> dict[str, Shift]:
+    """Return FGSM by name; it needs the model that is evaluated, whose own gradient it follows."""
+    summary = "moved up the model's own loss by 0.05 to 0.45 of the range (FGSM)"
+    needs = ("model", "labels", "bounds")
+    return {"fgsm": Shift("fgsm", EPSILONS, attacked, summary, needs=needs)}
+
+
+def attacked(
+    inputs: Tensor,
+    epsilon: float,
+    noise: Noise,  # noqa: ARG001 - an attack is not random
+    *,
+    model: nn.Module,
+    labels: Tensor,
+    bounds: Bounds | None,
+) -> Tensor:
+    """Return the batch under FGSM; the model is left as it was."""
+    if len(labels) and labels.min() < 0:
+        raise UserError("fgsm needs a true class for every example, got labels of -1.")
+    return fgsm(model, inputs, labels, epsilon, bounds).to(inputs)
 
 
 def fgsm(

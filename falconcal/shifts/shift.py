@@ -3,65 +3,136 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal, TypedDict, Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from falconcal.data import Bounds, Part, Texts
 from falconcal.errors import UserError
 from falconcal.shifts.noise import Noise
+
+Kind = Literal["numbers", "tokens"]
+
+
+class Facts(TypedDict, total=False):
+    """What a shift may ask for beside the inputs of a batch; bounds may be none."""
+
+    model: nn.Module | None
+    labels: Tensor | None  # (N,)
+    bounds: Bounds | None
+    tokens: int | None  # how many there are
+    texts: Texts | None  # of the batch
+
+
+WORDS = {
+    "model": "the model",
+    "labels": "the labels",
+    "tokens": "the number of different tokens",
+    "texts": "the raw text of the examples with its encoder",
+}
+OPTIONAL = ("bounds",)  # without them no clip
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A named perturbation at increasing strengths; ``strengths[0]`` changes nothing."""
+    """A named perturbation at increasing strengths; ``strengths[0]`` changes nothing.
+
+    ``apply(inputs, strength, noise)`` also gets, by name, the facts that it ``needs``.
+    """
 
     name: str
     strengths: tuple[float, ...]
-    apply: Callable[[Tensor, float, Noise], Tensor]
+    apply: Callable[..., Tensor]
     summary: str = ""
+    takes: Kind = "numbers"
+    needs: tuple[str, ...] = ()
 
     @property
     def levels(self) -> range:
         return range(len(self.strengths))
 
     def at(
-        self, inputs: Tensor, level: int, *, seed: int = 0, examples: Tensor | None = None
+        self,
+        inputs: Tensor,
+        level: int,
+        *,
+        seed: int = 0,
+        examples: Tensor | None = None,
+        **facts: Unpack[Facts],
     ) -> Tensor:
         """Return the batch at a level: (N, ...) -> (N, ...).
 
         ``examples`` (N,) numbers the examples, from 0 by default. Noise depends on seed, example
-        and level alone, so however the data is cut into batches, the bits are the same.
+        and level alone, so however the data is cut into batches, the bits are the same. ``facts``
+        are what some shifts need beside: model, labels, bounds, tokens, texts; the others take no
+        notice of them.
         """
         if level not in self.levels:
             raise UserError(f"{self.name} has levels 0 to {len(self.strengths) - 1}, got {level}.")
-        if not inputs.is_floating_point():
-            raise UserError(
-                f"expected floating-point inputs to shift, got {inputs.dtype}: convert them, for "
-                "example with inputs.float() / 255."
-            )
+        self._check(inputs)
         if level == 0:
             return inputs
         if examples is None:
             examples = torch.arange(len(inputs))
         noise = Noise(self.name, seed, level, examples.to(inputs.device))
-        return self.apply(inputs.detach(), self.strengths[level], noise)
+        return self.apply(
+            inputs.detach(), self.strengths[level], noise, **self._needed(dict(facts))
+        )
 
     def __or__(self, other: "Shift") -> "Shift":
         """Return both in a row, level by level, as far as both have levels.
 
         The noise of each is what it is alone: ``(a | b).at(x, 3)`` is ``b.at(a.at(x, 3), 3)``.
         """
+        if self.takes != other.takes:
+            raise UserError(
+                f"expected shifts of one kind of inputs in a row, got {self.name} for {self.takes} "
+                f"and {other.name} for {other.takes}."
+            )
         levels = min(len(self.strengths), len(other.strengths))
         return Shift(
             f"{self.name} | {other.name}",
             tuple(float(level) for level in range(levels)),
             partial(_in_a_row, (self, other)),
             f"{self.summary}; then {other.summary}",
+            self.takes,
+            tuple(dict.fromkeys(self.needs + other.needs)),
         )
 
+    def _check(self, inputs: Tensor) -> None:
+        if self.takes == "tokens" and (inputs.is_floating_point() or inputs.ndim != 2):
+            raise UserError(
+                f"{self.name} is made for tokens, whole numbers (N, length), got {inputs.dtype} "
+                f"of shape {tuple(inputs.shape)}: choose a shift that is made for such inputs."
+            )
+        if self.takes == "numbers" and not inputs.is_floating_point():
+            raise UserError(
+                f"expected floating-point inputs to shift, got {inputs.dtype}: convert images, for "
+                "example with inputs.float() / 255; for tokens there are word shifts."
+            )
 
-def _in_a_row(shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: Noise) -> Tensor:
+    def _needed(self, facts: dict[str, object]) -> dict[str, object]:
+        """Return the facts that the shift asks for; one that is lacking is named."""
+        for name in self.needs:
+            if name not in OPTIONAL and facts.get(name) is None:
+                raise UserError(
+                    f"{self.name} needs {WORDS.get(name, name)}, got none: evaluate on data that "
+                    f"has it, or give it as {name}= to Shift.at."
+                )
+        return {name: facts.get(name) for name in self.needs}
+
+
+def facts_of(data: Part, first: int, labels: Tensor, model: nn.Module | None = None) -> Facts:
+    """Return what shifts may ask for of a batch of the data, labels (N,), that begins at first."""
+    texts = data.texts.part(first, len(labels)) if data.texts is not None else None
+    return Facts(model=model, labels=labels, bounds=data.bounds, tokens=data.tokens, texts=texts)
+
+
+def _in_a_row(
+    shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: Noise, **facts: object
+) -> Tensor:
     for shift in shifts:
-        own_noise = replace(noise, name=shift.name)
-        inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise)
+        own_noise, own_facts = replace(noise, name=shift.name), shift._needed(facts)
+        inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise, **own_facts)
     return inputs

@@ -9,19 +9,22 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.data import Examples
+from falconcal.data import Part
 from falconcal.files import write_bytes
 from falconcal.layout import example_file
-from falconcal.shifts import Shift
+from falconcal.shifts import Shift, facts_of
 
 EXAMPLES, GAP = 4, 2
 
 
-def write_pictures(directory: Path, data: Examples, shifts: Iterable[Shift]) -> None:
+def write_pictures(directory: Path, data: Part, shifts: Iterable[Shift]) -> None:
     """Write one PNG a shift for image data into an output folder."""
     few = data.first(EXAMPLES)
     for shift in shifts:
-        levels = torch.stack([shift.at(few.inputs, level) for level in shift.levels])
+        if "model" in shift.needs:
+            continue  # every run's model sees images of its own
+        facts = facts_of(few, 0, few.labels)
+        levels = torch.stack([shift.at(few.inputs, level, **facts) for level in shift.levels])
         write_bytes(example_file(directory, shift.name), _png(_grid(levels)))
 
 

@@ -10,6 +10,7 @@ import polars
 from torch import nn
 
 from falconcal.data import Batches, Dataset, load_dataset
+from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
@@ -17,9 +18,10 @@ from falconcal.layout import PLAIN, WEIGHTS, RunKey
 from falconcal.method import Method, innermost
 from falconcal.models import make_model
 from falconcal.predictions import predict
+from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
-from falconcal.shifts import find_shift
+from falconcal.shifts import facts_of, find_shift
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
@@ -53,7 +55,7 @@ def run_study(
     runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
     store = Store(directory)
     with store.opened(study.resolved()):
-        dataset = load_dataset(study.dataset)
+        dataset = _dataset(study)
         _try_shifts(study, dataset)
         for number, run in enumerate(runs, start=1):
             if store.complete(run):
@@ -69,10 +71,23 @@ def run_study(
             write_pictures(directory, dataset.test, study.all_shifts())
 
 
+def _dataset(study: Study) -> Dataset:
+    name, settings = name_and_settings("dataset", study.dataset)
+    return load_dataset(name, **settings)
+
+
+def _model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
+    name, settings = name_and_settings("model", study.model)
+    return make_model(name, dataset, seed, **settings)
+
+
 def _try_shifts(study: Study, dataset: Dataset) -> None:
     """Find out before training whether the shifts can be applied to this data."""
-    for shift in study.all_shifts():
-        shift.at(dataset.test.inputs[:1], shift.levels[-1])
+    one, shifts = dataset.test.first(1), study.all_shifts()
+    asked = any("model" in shift.needs for shift in shifts)
+    model = _model(study, dataset) if asked else None
+    for shift in shifts:
+        shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
 
 
 def gather(study: Study, store: Store) -> None:
@@ -116,25 +131,26 @@ def _run(
 def _train(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
-    model = make_model(study.model, dataset, seed)
-    batches = dataset.train.batches(study.batch_size, shuffle=True, seed=seed)
-    return method.fit(model, batches, validation)
+    model = _model(study, dataset, seed)
+    return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
 
 
 def _save(
     file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, progress: Progress
 ) -> None:
     """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
-    inputs = dataset.train.inputs
+    name, settings = name_and_settings("model", study.model)
+    settings.pop("weights", None)  # from which it began, gone in the weights that are saved
     try:
         save(
             model,
             file,
-            study.model,
+            name,
+            arguments=settings or None,
             classes=dataset.classes,
-            shape=inputs.shape[1:],
+            shape=dataset.train.shape,
             bounds=dataset.bounds,
-            tokens=None if inputs.is_floating_point() else int(inputs.max()) + 1,
+            tokens=count_tokens(dataset.train),
             method=method,
             validation=predict(model, dataset.validation),
         )
@@ -163,9 +179,9 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     weights = store.directory / "reference" / WEIGHTS
     same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / WEIGHTS
     if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
-        return load_weights(same, make_model(study.model, dataset))
+        return load_weights(same, _model(study, dataset))
     if weights.exists():
-        return load_weights(weights, make_model(study.model, dataset))
+        return load_weights(weights, _model(study, dataset))
     plain = dataset.validation.batches(500)
     model = _train(reference, dataset, 0, reference.method(REFERENCE), plain)
     save_weights(weights, model)

@@ -7,18 +7,20 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from falconcal.data import DATASETS
+from falconcal.data import check_dataset
 from falconcal.errors import UsageError, did_you_mean, unknown
 from falconcal.method import Method, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
-from falconcal.models import MODELS
-from falconcal.registry import check_names
+from falconcal.models import check_model
+from falconcal.registry import name_and_settings
 from falconcal.settings import Count, as_dict, settings
 from falconcal.shifts import Shift, find_shift
 from falconcal.shifts.affine import Centre
 
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
+ENTRIES = ("dataset", "model")
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
+Entry = str | dict[str, Any]  # a name, or a table of a name and settings
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -28,8 +30,8 @@ class Study:
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     title: str = ""
-    dataset: str
-    model: str
+    dataset: Entry
+    model: Entry
     batch_size: Count = 100
     seeds: Count = 1
     centre: Centre = "middle"  # of the affine shifts
@@ -80,8 +82,10 @@ def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
     for change in changes:
         _apply(values, change)
     study = Study(**values)
-    check_names("dataset", [study.dataset], DATASETS)
-    check_names("model", [study.model], MODELS)
+    dataset, dataset_settings = name_and_settings("dataset", study.dataset)
+    check_dataset(dataset, **dataset_settings)
+    model, model_settings = name_and_settings("model", study.model)
+    check_model(model, **model_settings)
     _check_shifts(study)
     _check_methods(study)
     return study
@@ -96,15 +100,30 @@ def read_study_file(path: Path, changes: Iterable[str] = ()) -> Study:
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
-    """Put one ``key=value`` in; ``falcon.epochs`` is short for ``methods.falcon.epochs``."""
+    """Put one ``key=value`` in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
+
+    ``dataset`` and ``model`` have settings too: ``model.hidden=64``.
+    """
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
     method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
-    table = _method_table(values, method, key) if dot else values
     if not dot:
         _check_key(setting, key)
+        table = values
+    elif method in ENTRIES and key.strip().startswith(f"{method}."):
+        table = _entry_table(values, method)
+    else:
+        table = _method_table(values, method, key)
     table[setting] = _value(text.strip())
+
+
+def _entry_table(values: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the table of the dataset or the model, made of its name where that stood alone."""
+    name, settings = name_and_settings(kind, values.get(kind, {}))
+    values[kind] = {"name": name, **settings}
+    table: dict[str, Any] = values[kind]
+    return table
 
 
 def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, Any]:

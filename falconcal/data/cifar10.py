@@ -1,0 +1,155 @@
+"""CIFAR-10, 60,000 colour images of ten kinds, 32x32: the paper's 45,000 / 5,000 / 10,000.
+
+A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. The official binary
+version, packed or unpacked, or NumPy arrays, ``train_images_1..5.npy.xz``. Decoded once, the pixels
+lie in the cache and are memory-mapped. The python version is pickles, which may run any code.
+"""
+
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy
+
+from falconcal.data.decoded import decoded
+from falconcal.data.examples import Dataset
+from falconcal.data.images import PIXELS, Images, as_images
+from falconcal.data.places import find, folders, missing
+from falconcal.errors import UserError
+from falconcal.settings import settings
+
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+FOLDERS = ("cifar-10", "cifar10", "cifar-10-batches-bin", "cifar-10-batches-py")
+ARCHIVE, UNPACKED = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
+PICKLED = ("cifar-10-python.tar.gz", "cifar-10-batches-py/data_batch_1", "data_batch_1")
+BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
+VALIDATION = 5000
+SIDE, CHANNELS = 32, 3
+RECORD = 1 + CHANNELS * SIDE * SIDE  # label, then the planes of red, green and blue
+IMAGE = (SIDE, SIDE, CHANNELS)
+
+
+@settings
+class Cifar10:
+    """Where CIFAR-10 lies, unless it is to be looked for."""
+
+    path: str | None = None
+
+    def load(self) -> Dataset:
+        train, test = self._images("train"), self._images("test")
+        if len(train) <= VALIDATION:
+            raise UserError(
+                f"cifar10: expected more than {VALIDATION} training images, the last of which "
+                f"validate, got {len(train)}: are the files the official ones?"
+            )
+        parts = train.part(slice(-VALIDATION)), train.part(slice(-VALIDATION, None)), test
+        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts)
+
+    def load_test(self) -> Images:
+        return self._images("test")
+
+    def _images(self, part: str) -> Images:
+        files, read = find_part(part, folders(FOLDERS, self.path))
+        pixels, labels = decoded(f"cifar10-{part}", files, lambda: read(files))
+        return as_images(pixels, labels, CLASSES, files[0])
+
+
+Arrays = tuple[numpy.ndarray, numpy.ndarray]  # pixels (N, 32, 32, 3) and labels (N,), bytes
+
+
+def find_part(
+    part: str, places: Sequence[Path]
+) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]]:
+    """Return the files of a part in one of the layouts, and what reads them."""
+    names = BATCHES[part]
+    arrays = [f"{part}_images{_number(name)}.npy.xz" for name in names] + [f"{part}_labels.npy"]
+    plain = [find(places, (f"{name}.bin", f"{UNPACKED}/{name}.bin")) for name in names]
+    numpys = [find(places, (name,)) for name in arrays]
+    archive = find(places, (ARCHIVE,))
+    if None not in plain:
+        return [path for path in plain if path], read_binary
+    if archive is not None:
+        return [archive], partial(read_archive, names=names)
+    if None not in numpys:
+        return [path for path in numpys if path], read_arrays
+    _refuse_pickles(places)
+    raise missing("cifar10", (ARCHIVE, f"{names[0]}.bin", arrays[0]), places)
+
+
+def read_binary(files: Sequence[Path]) -> Arrays:
+    """Read batches of the official binary version."""
+    return _records([(str(path), path.read_bytes()) for path in files])
+
+
+def read_archive(files: Sequence[Path], names: Sequence[str]) -> Arrays:
+    """Read batches inside the official archive; nothing is unpacked to disk."""
+    (path,) = files
+    try:
+        with tarfile.open(path) as archive:
+            members = [f"{UNPACKED}/{name}.bin" for name in names]
+            return _records([(f"{path}, {name}", _member(archive, name)) for name in members])
+    except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{path}: expected the archive of CIFAR-10's binary version, cannot read it: {error}. "
+            "Fetch it again."
+        ) from None
+
+
+def read_arrays(files: Sequence[Path]) -> Arrays:
+    """Read arrays of images (N, 32, 32, 3), xz-compressed, and one of all labels."""
+    *images, labels = files
+    return numpy.concatenate([_array(path, 4) for path in images]), _array(labels, 1)
+
+
+def _records(batches: Sequence[tuple[str, bytes]]) -> Arrays:
+    """Return pixels and labels of records: a byte for the label, then the planes."""
+    for source, data in batches:
+        if not data or len(data) % RECORD:
+            raise UserError(
+                f"{source}: expected records of {RECORD} bytes, got {len(data)} bytes: it is "
+                "damaged, or not CIFAR-10's binary version."
+            )
+    rows = numpy.frombuffer(b"".join(data for _, data in batches), numpy.uint8).reshape(-1, RECORD)
+    planes = rows[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE)
+    return numpy.ascontiguousarray(planes.transpose(0, 2, 3, 1)), rows[:, 0].copy()
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)  # None if it is no file
+    if file is None:
+        raise KeyError(f"{name} is no file")
+    with file:
+        return file.read()
+
+
+def _array(path: Path, axes: int) -> numpy.ndarray:
+    try:
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+            array: numpy.ndarray = numpy.load(file, allow_pickle=False)
+    except (lzma.LZMAError, EOFError, ValueError) as error:
+        raise UserError(f"{path}: expected a NumPy array, it is damaged ({error}).") from None
+    if array.dtype != numpy.uint8 or array.ndim != axes or array.shape[1:4] != IMAGE[: axes - 1]:
+        expected = ("N", *IMAGE)[:axes]
+        raise UserError(
+            f"{path}: expected bytes of shape {expected}, got {array.dtype} {array.shape}."
+        )
+    return array
+
+
+def _number(name: str) -> str:
+    """Return the number of a training batch as its array's name has it."""
+    return name.removeprefix("data_batch") if name.startswith("data_batch") else ""
+
+
+def _refuse_pickles(places: Sequence[Path]) -> None:
+    path = find(places, PICKLED)
+    if path is not None:
+        raise UserError(
+            f"{path} is of CIFAR-10's python version: pickles, which may run any code and are "
+            f"never read. Take the binary version, {ARCHIVE}, or run: falconcal data fetch cifar10"
+        )

@@ -1,0 +1,30 @@
+"""Fashion-MNIST, 70,000 pieces of clothing, 28x28 grey: outliers for models of MNIST.
+
+H. Xiao, K. Rasul and R. Vollgraf, arXiv:1708.07747; files and split of MNIST's form. As outliers
+only the test part is read, so only its two files need be there.
+"""
+
+from falconcal.data.examples import Dataset
+from falconcal.data.images import Images
+from falconcal.data.mnist import TEST, load_digits, read_pair
+from falconcal.data.places import folders
+from falconcal.settings import settings
+
+CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+    "Ankle boot",
+)  # fmt: skip
+FOLDERS = ("fashion-mnist", "FashionMNIST/raw")
+
+
+@settings
+class FashionMnist:
+    """Where Fashion-MNIST lies, unless it is to be looked for."""
+
+    path: str | None = None
+
+    def load(self) -> Dataset:
+        return load_digits("fashion_mnist", CLASSES, folders(FOLDERS, self.path))
+
+    def load_test(self) -> Images:
+        return read_pair("fashion_mnist", TEST, CLASSES, folders(FOLDERS, self.path))

@@ -1,0 +1,131 @@
+"""Residual networks (He et al., CVPR 2016): ResNet50 as the paper takes it, and a small one.
+
+Modules bear torchvision's names, so that its published weights fit, which this file's own code
+reads: the stride of a bottleneck is in its 3x3 convolution. Images come as pixels from 0 to 1 and
+are normalised here by ImageNet's mean and deviation, on which those weights were trained.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+RESNET50 = (3, 4, 6, 3)
+SMALL = (1, 1, 1)
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+
+
+class ResNet(nn.Module):
+    """A stem, stages of residual blocks, each after the first at half the size; logits out."""
+
+    def __init__(
+        self,
+        classes: int = 1000,
+        channels: int = 3,
+        blocks: Sequence[int] = RESNET50,
+        width: int = 64,
+        kind: Literal["bottleneck", "basic"] = "bottleneck",
+        stem: Literal["imagenet", "small"] = "imagenet",
+    ) -> None:
+        super().__init__()
+        self.scale = _Normalisation() if channels == len(MEAN) else nn.Identity()
+        large = stem == "imagenet"
+        size, stride = (7, 2) if large else (3, 1)
+        self.conv1 = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.MaxPool2d(3, 2, 1) if large else nn.Identity()
+        inputs = width
+        for stage, count in enumerate(blocks):
+            layer = _stage(kind, inputs, width * 2**stage, count, stride=1 if stage == 0 else 2)
+            self.add_module(f"layer{stage + 1}", layer)
+            inputs = width * 2**stage * EXPANSION[kind]
+        self.stages = len(blocks)
+        self.fc = nn.Linear(inputs, classes)
+        self.apply(_begin)
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
+        features = torch.relu(self.bn1(self.conv1(self.scale(images))))
+        features = self.maxpool(features)
+        for stage in range(self.stages):
+            features = self.get_submodule(f"layer{stage + 1}")(features)
+        logits: Tensor = self.fc(features.mean((2, 3)))
+        return logits
+
+
+class Block(nn.Module):
+    """Convolutions with batch norm beside a way past them."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = _past(inputs, width, stride)
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, inputs, H, W) -> (N, width, H', W')
+        features = torch.relu(self.bn1(self.conv1(images)))
+        features = self.bn2(self.conv2(features))
+        return torch.relu(features + self.downsample(images))
+
+
+class Bottleneck(nn.Module):
+    """Three convolutions, the outer ones 1x1, beside a way past them."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = EXPANSION["bottleneck"] * width
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = _past(inputs, outputs, stride)
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, inputs, H, W) -> (N, 4 width, H', W')
+        features = torch.relu(self.bn1(self.conv1(images)))
+        features = torch.relu(self.bn2(self.conv2(features)))
+        features = self.bn3(self.conv3(features))
+        return torch.relu(features + self.downsample(images))
+
+
+EXPANSION = {"basic": 1, "bottleneck": 4}  # channels that leave a block, in widths
+KINDS: dict[str, type[Block] | type[Bottleneck]] = {"basic": Block, "bottleneck": Bottleneck}
+
+
+class _Normalisation(nn.Module):
+    """Pixels from 0 to 1 less the mean, over the deviation; constants, so no weights of a file."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, values in (("mean", MEAN), ("deviation", DEVIATION)):
+            constants = torch.tensor(values)[:, None, None]  # (channels, 1, 1)
+            self.register_buffer(name, constants, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.deviation
+
+
+def _stage(kind: str, inputs: int, width: int, count: int, stride: int) -> nn.Sequential:
+    block, outputs = KINDS[kind], width * EXPANSION[kind]
+    later = (block(outputs, width, 1) for _ in range(count - 1))
+    return nn.Sequential(block(inputs, width, stride), *later)
+
+
+def _past(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """Return the way past a block: nothing, or a 1x1 convolution where the size changes."""
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+
+def _begin(layer: nn.Module) -> None:
+    """Draw first weights as He et al. (ICCV 2015) do."""
+    if isinstance(layer, nn.Conv2d):
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

@@ -1,0 +1,63 @@
+"""Tiny data in the official layouts: files that the readers take for the real ones."""
+
+import gzip
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+
+def bytes_of(*shape: int, seed: int = 0, below: int = 256) -> numpy.ndarray:
+    return numpy.random.default_rng(seed).integers(0, below, shape, dtype=numpy.uint8)
+
+
+def cyclic(count: int, classes: int = 10) -> numpy.ndarray:
+    """Return labels of which every class has some."""
+    return (numpy.arange(count) % classes).astype(numpy.uint8)
+
+
+def idx(array: numpy.ndarray) -> bytes:
+    head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+    return head + array.tobytes()
+
+
+def write_mnist(folder: Path, train: int = 5030, test: int = 20, ending: str = ".gz") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, count in (("train", train), ("t10k", test)):
+        # rows that repeat, so that packing them takes no time
+        images = numpy.resize(bytes_of(20, 28, 28), (count, 28, 28))
+        images[:, 0, 0] = numpy.arange(count) % 251  # by which an image is known again
+        for kind, data in (("images-idx3", images), ("labels-idx1", cyclic(count))):
+            packed = gzip.compress(idx(data), 1) if ending else idx(data)
+            (folder / f"{part}-{kind}-ubyte{ending}").write_bytes(packed)
+
+
+def cifar_records(count: int, seed: int = 0) -> numpy.ndarray:
+    """Return records of the binary version: label, then planes of red, green and blue."""
+    planes = numpy.resize(bytes_of(10, 3072, seed=seed), (count, 3072))
+    return numpy.concatenate([cyclic(count)[:, None], planes], 1)
+
+
+def write_cifar10(folder: Path, train: int = 1010, test: int = 20) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 6):
+        (folder / f"data_batch_{number}.bin").write_bytes(cifar_records(train, number).tobytes())
+    (folder / "test_batch.bin").write_bytes(cifar_records(test).tobytes())
+
+
+def _at(write: Callable[[Path], None]) -> Callable[[Path], dict[str, Any]]:
+    def made(folder: Path) -> dict[str, Any]:
+        write(folder)
+        return {"path": str(folder)}
+
+    return made
+
+
+# settings under which each dataset that reads files is there
+MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "mnist": _at(write_mnist),
+    "fashion_mnist": _at(write_mnist),
+    "cifar10": _at(write_cifar10),
+}
