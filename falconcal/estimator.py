@@ -95,7 +95,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"expected examples of shape {self.example_shape_}, as in fit, got {shape}."
             )
         unknown = torch.full((len(rows),), -1)
-        found = predict(self.module_, Examples(self._inputs(rows), unknown))
+        found = predict(self.module_, Examples(self._inputs(rows), unknown), alone=True)
         return found.log_probs.exp().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803

@@ -63,7 +63,7 @@ def shifted_validation(
     families = {"clean": (clean.inputs,), "fgsm": attacked}
     for shift in shifts:
         families[shift.name] = tuple(shift.at(clean.inputs, level) for level in shift.levels[1:])
-    required = accuracy(predict(reference, clean)) - ACCURACY_SLACK
+    required = accuracy(predict(reference, clean, alone=True)) - ACCURACY_SLACK
     return ShiftedValidation(clean, families, required)
 
 
@@ -73,7 +73,7 @@ def judge(model: nn.Module, validation: Batches, bounds: Bounds | None = None) -
         validation = shifted_validation(_in_memory(validation, bounds), model, ())
     errors, clean = {}, validation.clean
     for name, levels in validation.families.items():
-        predictions = predict(model, clean.repeated(torch.cat(levels)))
+        predictions = predict(model, clean.repeated(torch.cat(levels)), alone=True)
         scores = predictions.scores().split(len(clean))
         errors[name] = sum(map(expected_calibration_error, scores)) / len(scores)
         if name == "clean":

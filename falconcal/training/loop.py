@@ -153,7 +153,7 @@ class Work:
             if self.outcome is not None and rank == 0:
                 records = [asdict(record) for record in self.records]
                 write_tensors(self.outcome, self.model.state_dict(), {"records": records})
-            warn_if_collapsed(predict(self.model, self.validation))
+            warn_if_collapsed(predict(self.model, self.validation, alone=True))
 
     def _prepare(self, fabric: Fabric) -> None:
         check_walkable(self.train, "training")
