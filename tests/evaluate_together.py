@@ -10,14 +10,16 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from falconcal.data import Examples
 from falconcal.errors import UserError
 from falconcal.evaluation import score
+from falconcal.methods import L2Dropout
 from falconcal.predictions import Predictions, predict
 from falconcal.shifts import SHIFTS
+from falconcal.training import History
 from tests.conftest import small_network
 from tests.stripes import load_stripes
 
@@ -65,6 +67,20 @@ def _refusal(data: object) -> str:
     return ""
 
 
+def _trained_until_no_better() -> dict[str, Tensor]:
+    """Return the epochs, and the weights and statistics of a training that ends by patience."""
+    data, history = load_stripes(), History()
+    model = nn.Sequential(small_network(), nn.BatchNorm1d(3))
+    training = L2Dropout(
+        epochs=30, patience=1, learning_rate=0.02, devices=distributed.get_world_size(),
+        accelerator="cpu",
+    )  # fmt: skip
+    with history.recording():
+        training.fit(model, data.train.batches(30), data.validation.batches())
+    assert history[-1].ended == "patience"
+    return {"ended": torch.tensor(len(history)), **model.state_dict()}
+
+
 def _write_down(folder: Path) -> None:
     rank = distributed.get_rank()
     tensors = {name: scored(*sizes) for name, sizes in SIZES.items()}
@@ -76,6 +92,7 @@ def _write_down(folder: Path) -> None:
     data = load_stripes().test
     own = predict(small_network(), data.first(4 + rank), alone=True)  # sizes differ, none waits
     tensors["alone"] = own.labels
+    tensors |= {f"trained/{name}": value for name, value in _trained_until_no_better().items()}
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / str(rank))
     assert "same batches in every process" in _refusal(Different())
     assert "same batches" in _score_refusal(replace(data, labels=(data.labels + rank) % 3))

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from falconcal import Bounds, Falcon, History
+from falconcal import Bounds, Falcon, History, L2Dropout
+from falconcal.errors import UserError
 from falconcal.losses import CalibrationForm
 from falconcal.predictions import predict
 from falconcal.training.batches import PartOfBatches, grouped
@@ -124,6 +125,25 @@ def test_a_distributed_sampler_repeats_examples_that_are_left_out(
 
 def test_a_process_may_predict_alone(together: list[dict[str, torch.Tensor]]) -> None:
     assert [len(found["alone"]) for found in together] == [4, 5, 6]
+
+
+def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
+    together: list[dict[str, torch.Tensor]],
+) -> None:
+    names = [name for name in together[0] if name.startswith("trained/")]
+    assert "trained/1.running_mean" in names
+    for found in together[1:]:
+        assert all(torch.equal(found[name], together[0][name]) for name in names)
+
+
+def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
+    data = load_stripes()
+    wrong = [(inputs, labels + 5) for inputs, labels in data.train.batches(18)]
+    with pytest.raises(UserError, match="expected labels from 0 to 2") as caught:
+        L2Dropout(epochs=1, devices=2, accelerator="cpu").fit(
+            plain_network(), wrong, data.validation.batches()
+        )
+    assert "Traceback" not in str(caught.value)
 
 
 def test_parts_of_batches_are_the_whole() -> None:
