@@ -36,7 +36,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     was given, scaled.
 
     With ``early_stopping`` a share of the examples is held out and the epoch kept is the one of
-    the best validation criterion; without, all are trained on and the last epoch is kept.
+    the best validation criterion; training ends when none was better for ``patience`` epochs.
+    Without, all are trained on and the last epoch is kept.
     ``settings`` are further settings of ``Falcon``, by name, and win over all others.
     """
 
@@ -52,6 +53,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration_weight: float = 0.02,
         l2_weight: float = 0.0,
         early_stopping: bool = True,
+        patience: int | None = 10,
         validation_fraction: float = 0.1,
         random_state: int | numpy.random.RandomState | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -65,6 +67,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration_weight = calibration_weight
         self.l2_weight = l2_weight
         self.early_stopping = early_stopping
+        self.patience = patience
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.settings = settings
@@ -95,7 +98,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"expected examples of shape {self.example_shape_}, as in fit, got {shape}."
             )
         unknown = torch.full((len(rows),), -1)
-        found = predict(self.module_, Examples(self._inputs(rows), unknown))
+        found = predict(self.module_, Examples(self._inputs(rows), unknown), alone=True)
         return found.log_probs.exp().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
@@ -157,6 +160,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = ("epochs", "learning_rate", "entropy_weight", "calibration_weight", "l2_weight")
         own = {name: getattr(self, name) for name in names}
         own |= {"seed": seed, "keep": "best" if self.early_stopping else "last"}
+        own["patience"] = self.patience if self.early_stopping else None
         every = {**own, **(self.settings or {})}
         return Falcon(**{name: _plain(value) for name, value in every.items()})
 

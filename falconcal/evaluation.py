@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from falconcal.data import Part
+from falconcal.data.sharing import Turns
 from falconcal.errors import UserError
 from falconcal.metrics import METRICS, POOLED
 from falconcal.predictions import Scores, predict_batches
@@ -22,9 +23,11 @@ COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
 
-def evaluate(model: nn.Module, data: Part, shifts: Iterable[Shift]) -> polars.DataFrame:
+def evaluate(
+    model: nn.Module, data: Part, shifts: Iterable[Shift], *, alone: bool = False
+) -> polars.DataFrame:
     """Return rows of shift, level, metric, value and examples for a model."""
-    return rows_of(score(model, data, shifts))
+    return rows_of(score(model, data, shifts, alone=alone))
 
 
 def score(
@@ -35,10 +38,13 @@ def score(
     seed: int = 0,
     batch_size: int = 500,
     progress: Progress | None = None,
+    alone: bool = False,
 ) -> polars.DataFrame:
     """Return the scores of every example at every level of every shift.
 
-    The clean data, level 0 of all of them, is scored once under the name ``clean``.
+    The clean data, level 0 of all of them, is scored once under the name ``clean``. Where several
+    processes work together, all of them call it: each scores its share of the batches and has the
+    whole table. ``alone`` is for a process that calls it by itself.
     """
     if not isinstance(data, Part):
         raise UserError(
@@ -49,17 +55,23 @@ def score(
     names = [CLEAN, *(shift.name for shift in shifts)]
     if len(set(names)) < len(names):
         raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
-    parts = []
     rungs: list[tuple[Shift | None, int]] = [(None, 0)]
     rungs += [(shift, level) for shift in shifts for level in shift.levels[1:]]
+    turns = Turns(alone)
+    turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may lie on a disk
+    parts = []
     for rung, level in rungs:
-        name = rung.name if rung else CLEAN
         if progress is not None:
-            progress(name, level)
-        batches = _Shifted(model, data, rung, level, seed, batch_size)
-        scores = [predictions.scores() for predictions in predict_batches(model, batches)]
-        parts.append(_frame(Scores.concatenate(scores), name, level))
-    return polars.concat(parts)
+            progress(_name(rung), level)
+        batches = _Shifted(model, data, rung, level, seed, batch_size, turns)
+        parts += [predictions.scores().rows() for predictions in predict_batches(model, batches)]
+    whole = Scores.from_rows(turns.in_order(torch.cat(parts) if parts else None))
+    tables = zip(whole.split(len(data)), rungs, strict=True)
+    return polars.concat([_frame(scores, _name(rung), level) for scores, (rung, level) in tables])
+
+
+def _name(rung: Shift | None) -> str:
+    return rung.name if rung else CLEAN
 
 
 def _checked(shift: Shift) -> Shift:
@@ -106,7 +118,7 @@ ROW_SCHEMA = {
 
 
 class _Shifted:
-    """Batches of the data at one level of a shift, made one at a time."""
+    """This process's batches of the data at one level of a shift, made one at a time."""
 
     def __init__(
         self,
@@ -116,20 +128,23 @@ class _Shifted:
         level: int,
         seed: int,
         batch_size: int,
+        turns: Turns,
     ) -> None:
         self.model, self.data, self.shift, self.level, self.seed = model, data, shift, level, seed
-        self.batch_size, self.classes = batch_size, data.classes
+        self.batch_size, self.classes, self.turns = batch_size, data.classes, turns
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         first = 0
         for inputs, labels in self.data.batches(self.batch_size):
+            examples = torch.arange(first, first + len(inputs))
+            first += len(inputs)
+            if not self.turns.mine(len(inputs)):
+                continue
             if self.shift is not None:
-                facts = facts_of(self.data, first, labels, self.model)
-                examples = torch.arange(first, first + len(inputs))
+                facts = facts_of(self.data, int(examples[0]), labels, self.model)
                 inputs = self.shift.at(
                     inputs, self.level, seed=self.seed, examples=examples, **facts
                 )
-            first += len(labels)
             yield inputs, labels
 
 

@@ -49,6 +49,13 @@ def innermost(method: Method) -> Method:
     return method if base is None else innermost(base)
 
 
+def chooses_epoch(method: Method) -> bool:
+    """Tell whether the epoch that is kept is chosen by validation data."""
+    trained = innermost(method)
+    best = getattr(trained, "keep", "last") == "best"
+    return best or getattr(trained, "patience", None) is not None
+
+
 def seeded(method: Kind, seed: int) -> Kind:
     """Return the method, and whatever it is based on, with another seed where it takes one."""
     values = cast("Any", method)

@@ -9,8 +9,10 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from falconcal import processes
 from falconcal.data import Batches, Part
 from falconcal.data.examples import check_inputs, check_labels, pairs, shape
+from falconcal.data.sharing import Share, share_of
 from falconcal.errors import UserError
 from falconcal.modes import evaluating, placed
 
@@ -145,6 +147,17 @@ class Scores(Answers):
         columns = (torch.split(getattr(self, field.name), size) for field in fields(self))
         return [Scores(*parts) for parts in zip(*columns, strict=True)]
 
+    def rows(self) -> Tensor:
+        """Return all fields side by side as numbers, (N, 7)."""
+        return torch.stack([getattr(self, field.name).double() for field in fields(self)], 1)
+
+    @classmethod
+    def from_rows(cls, rows: Tensor) -> "Scores":
+        """Take what ``rows`` gave."""
+        columns = dict(zip([field.name for field in fields(cls)], rows.unbind(1), strict=True))
+        whole = {name: columns[name].long() for name in ("label", "prediction")}
+        return cls(**{**columns, **whole, "correct": columns["correct"].bool()})
+
     @classmethod
     def concatenate(cls, parts: Sequence["Scores"]) -> "Scores":
         if not parts:
@@ -157,13 +170,29 @@ class Scores(Answers):
         )
 
 
-def predict(model: nn.Module, data: Batches | Part) -> Predictions:
-    """Return the model's predictions on all the data, in inference mode, on the CPU."""
-    parts = list(predict_batches(model, data))
+def predict(model: nn.Module, data: Batches | Part, *, alone: bool = False) -> Predictions:
+    """Return the model's predictions on all the data, in inference mode, on the CPU.
+
+    Where several processes work together, all of them call it: each predicts its share and has the
+    predictions on the whole. ``alone`` is for a process that calls it by itself.
+    """
+    shared = None if alone or processes.count() == 1 else share_of(data)
+    parts = list(predict_batches(model, data if shared is None else shared))
+    if shared is not None:
+        return _together(parts, shared)
     if not parts:
         raise UserError("expected at least one batch, got none: is the loader empty?")
     log_probs = torch.cat([part.log_probs for part in parts])
     return Predictions(log_probs, torch.cat([part.labels for part in parts]))
+
+
+def _together(parts: list[Predictions], shared: Share) -> Predictions:
+    """Return the predictions of all processes in the order of the data."""
+    own = [torch.cat([part.labels[:, None].double(), part.log_probs], 1) for part in parts]
+    rows = shared.gathered(torch.cat(own) if own else None)  # (N, 1 + C)
+    if len(rows) == 0:
+        raise UserError("expected at least one batch, got none: is the loader empty?")
+    return Predictions(rows[:, 1:], rows[:, 0].long())
 
 
 def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predictions]:

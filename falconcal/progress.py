@@ -61,7 +61,7 @@ class PlainLines:
         self._say(text)
 
     def epoch(self, record: EpochRecord) -> None:
-        if record.epoch % max(1, record.epochs // 10) == 0 or record.epoch == record.epochs:
+        if record.epoch % max(1, record.epochs // 10) == 0 or record.ended:
             self._say(describe(record))
 
     def scoring(self, shift: str, level: int) -> None:
@@ -110,4 +110,5 @@ class Bars:
 def describe(record: EpochRecord) -> str:
     """Return an epoch in a few words."""
     terms = ", ".join(f"{name.split('/')[1]} {value:.3g}" for name, value in record.terms.items())
-    return f"epoch {record.epoch} of {record.epochs}, {terms}"
+    early = ", no better epoch came: training ends" if record.ended == "patience" else ""
+    return f"epoch {record.epoch} of {record.epochs}, {terms}{early}"

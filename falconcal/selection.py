@@ -7,8 +7,8 @@ nothing is perfectly calibrated.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -67,7 +67,7 @@ def shifted_validation(
         families[shift.name] = tuple(
             shift.at(clean.inputs, level, **facts) for level in shift.levels[1:]
         )
-    required = accuracy(predict(reference, clean)) - ACCURACY_SLACK
+    required = accuracy(predict(reference, clean, alone=True)) - ACCURACY_SLACK
     return ShiftedValidation(clean, families, required)
 
 
@@ -77,7 +77,7 @@ def judge(model: nn.Module, validation: Batches, bounds: Bounds | None = None) -
         validation = shifted_validation(_in_memory(validation, bounds), model, ())
     errors, clean = {}, validation.clean
     for name, levels in validation.families.items():
-        predictions = predict(model, clean.repeated(torch.cat(levels)))
+        predictions = predict(model, clean.repeated(torch.cat(levels)), alone=True)
         scores = predictions.scores().split(len(clean))
         errors[name] = sum(map(expected_calibration_error, scores)) / len(scores)
         if name == "clean":
@@ -107,9 +107,19 @@ class EpochKeeper:
     that may yet win is held, and no other.
     """
 
-    def __init__(self, validation: Batches, epochs: int, bounds: Bounds | None = None) -> None:
-        self.validation, self.bounds = validation, bounds
-        self.judged = {-(-epochs * part // JUDGEMENTS) for part in range(1, JUDGEMENTS + 1)}
+    def __init__(
+        self,
+        validation: Batches,
+        epochs: int,
+        bounds: Bounds | None = None,
+        patience: int | None = None,
+        agree: Callable[[list[float]], list[float]] | None = None,
+    ) -> None:
+        self.validation, self.bounds, self.patience = validation, bounds, patience
+        self.agree = agree  # on figures, where several processes come to their own
+        # whoever waits for so many epochs looks at every one
+        parts = JUDGEMENTS if patience is None else epochs
+        self.judged = {-(-epochs * part // parts) for part in range(1, parts + 1)}
         self.required = getattr(validation, "required_accuracy", 0.0)
         self.candidates: list[Candidate] = []
 
@@ -117,10 +127,20 @@ class EpochKeeper:
         """Judge the model after an epoch, hold it if it may win, and return the figures."""
         if epoch not in self.judged:
             return {}
-        judgement = judge(model, self.validation, self.bounds)
+        judgement = self._agreed(judge(model, self.validation, self.bounds))
         self.required = max(self.required, judgement.accuracy - ACCURACY_SLACK)
         self._hold(Candidate(epoch, judgement, copy.deepcopy(model.state_dict())))
         return {"accuracy": judgement.accuracy, "criterion": judgement.criterion}
+
+    def out_of_patience(self, epoch: int) -> bool:
+        """Tell whether the best epoch lies so far back that training ends."""
+        return self.patience is not None and epoch - self.best().epoch >= self.patience
+
+    def _agreed(self, judgement: Judgement) -> Judgement:
+        if self.agree is None:
+            return judgement
+        right, criterion = self.agree([judgement.accuracy, judgement.criterion])
+        return replace(judgement, accuracy=right, criterion=criterion)
 
     def best(self) -> Candidate:
         """Return the candidate that is kept."""

@@ -13,7 +13,8 @@ import falconcal
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
-BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
+BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors",
+        "processes"}  # fmt: skip
 LAYERS = [
     "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
     "assessment", "selection", "training", "method", "recalibration", "methods", "saving",

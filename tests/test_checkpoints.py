@@ -96,6 +96,19 @@ def test_a_complete_training_is_not_trained_again(tiny: Dataset, tmp_path: Path)
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_training_that_ended_early_stays_ended(tiny: Dataset, tmp_path: Path) -> None:
+    trained = []
+    for _ in range(2):
+        history = History()
+        with checkpointing(tmp_path), history.recording():
+            model = fit(tiny.train.batches(30), tiny, epochs=30, patience=1)
+        trained.append((model.state_dict(), list(history)))
+    (first, records), (second, again) = trained
+    assert records[-1].ended == "patience"
+    assert records == again
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 def test_each_training_inside_has_its_own_file(tiny: Dataset, tmp_path: Path) -> None:
     with checkpointing(tmp_path, every_epochs=2):
         for seed in (0, 1):

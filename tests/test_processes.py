@@ -9,11 +9,16 @@ from typing import Literal
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
-from falconcal import Bounds, Falcon, History
+from falconcal import Bounds, Falcon, History, L2Dropout
+from falconcal.errors import UserError
 from falconcal.losses import CalibrationForm
+from falconcal.predictions import predict
 from falconcal.training.batches import PartOfBatches, grouped
+from tests.conftest import small_network
+from tests.evaluate_together import SIZES, loaders, scored
 from tests.stripes import load_stripes
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -63,16 +68,82 @@ def test_torchrun_starts_them_too(tmp_path: Path) -> None:
         "_, model = ten_steps(2)\n"
         f"save_file(model.state_dict(), r'{tmp_path}/' + __import__('os').environ['RANK'])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-               "--standalone", str(script)]  # fmt: skip
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
-    from safetensors.torch import load_file
-
+    run_together(2, str(script))
     first, second = load_file(tmp_path / "0"), load_file(tmp_path / "1")
     for name, weight in ten_steps(1)[1].state_dict().items():
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], weight, atol=1e-5, rtol=1e-5)
+
+
+def run_together(count: int, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a module or script in processes that torchrun starts."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}",
+               "--standalone", *words]  # fmt: skip
+    return subprocess.run(
+        command, env=environment, check=check, capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """Return what each of three processes found when they evaluated together."""
+    folder = tmp_path_factory.mktemp("together")
+    run_together(3, "-m", "tests.evaluate_together", str(folder))
+    return [load_file(folder / str(rank)) for rank in range(3)]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_every_process_has_the_table_of_one(
+    together: list[dict[str, torch.Tensor]], sizes: str
+) -> None:
+    alone = scored(*SIZES[sizes])
+    for found in together:
+        assert torch.equal(found[sizes], alone)  # to the bit
+
+
+def test_no_loader_makes_an_example_count_twice(together: list[dict[str, torch.Tensor]]) -> None:
+    for name, loader in loaders().items():
+        alone = predict(small_network(), loader)  # type: ignore[arg-type]
+        for found in together:
+            log_probs, labels = found[f"{name}/log_probs"], found[f"{name}/labels"]
+            assert len(labels) == len(alone)
+            if name == "shuffled":  # the same examples, in whatever order
+                torch.testing.assert_close(log_probs.sort(0)[0], alone.log_probs.sort(0)[0])
+            else:
+                assert torch.equal(log_probs, alone.log_probs)
+                assert torch.equal(labels, alone.labels)
+
+
+def test_a_distributed_sampler_repeats_examples_that_are_left_out(
+    together: list[dict[str, torch.Tensor]],
+) -> None:
+    for found in together:  # 29 examples, 30 of them in the samplers of three processes
+        assert torch.equal(found["distributed/labels"], found["plain/labels"])
+        torch.testing.assert_close(found["distributed/log_probs"], found["plain/log_probs"])
+
+
+def test_a_process_may_predict_alone(together: list[dict[str, torch.Tensor]]) -> None:
+    assert [len(found["alone"]) for found in together] == [4, 5, 6]
+
+
+def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
+    together: list[dict[str, torch.Tensor]],
+) -> None:
+    names = [name for name in together[0] if name.startswith("trained/")]
+    assert "trained/1.running_mean" in names
+    for found in together[1:]:
+        assert all(torch.equal(found[name], together[0][name]) for name in names)
+
+
+def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
+    data = load_stripes()
+    wrong = [(inputs, labels + 5) for inputs, labels in data.train.batches(18)]
+    with pytest.raises(UserError, match="expected labels from 0 to 2") as caught:
+        L2Dropout(epochs=1, devices=2, accelerator="cpu").fit(
+            plain_network(), wrong, data.validation.batches()
+        )
+    assert "Traceback" not in str(caught.value)
 
 
 def test_parts_of_batches_are_the_whole() -> None:

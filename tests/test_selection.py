@@ -1,18 +1,20 @@
 """Choosing by validation data: the criterion by hand, and which epoch is kept."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.methods import Falcon
+from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import expected_calibration_error
 from falconcal.predictions import predict
 from falconcal.selection import EpochKeeper, Judgement, judge, shifted_validation
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.adversarial import EPSILONS, fgsm
-from falconcal.training import History
+from falconcal.training import History, watching
 from tests.conftest import small_network
 
 
@@ -99,3 +101,34 @@ def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Da
 def test_an_empty_validation_set_is_refused(tiny: Dataset) -> None:
     with pytest.raises(UserError, match="validation batch, got none"):
         Falcon(epochs=1, keep="best").fit(small_network(), tiny.train.batches(), [])
+
+
+@pytest.mark.parametrize(
+    ("patience", "ended", "epochs"), [(2, "patience", 5), (3, "epochs", 6), (None, "epochs", 6)]
+)
+def test_training_ends_when_no_better_epoch_came_for_so_long(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, patience: int, ended: str, epochs: int
+) -> None:
+    script = iter([0.5, 0.4, 0.1, 0.2, 0.3, 0.2])  # the third is the best
+    monkeypatch.setattr("falconcal.selection.judge", lambda *_: Judgement(0.9, next(script)))
+    weights, history = [], History()
+    model = small_network()
+    with history.recording(), watching(lambda _: weights.append(copy.deepcopy(model.state_dict()))):
+        dropout = L2Dropout(epochs=6, keep="best", patience=patience, learning_rate=0.01)
+        dropout.fit(model, tiny.train.batches(30), tiny.validation.batches())
+    assert len(history) == epochs
+    assert [record.ended for record in history] == [None] * (epochs - 1) + [ended]
+    assert history[-1].kept == 3
+    assert all(torch.equal(weights[2][name], value) for name, value in model.state_dict().items())
+
+
+def test_patience_looks_at_every_epoch_and_keeps_the_best(tiny: Dataset) -> None:
+    assert EpochKeeper([], 30, patience=3).judged == set(range(1, 31))
+    history = History()
+    with history.recording():
+        L2Dropout(epochs=30, patience=1, learning_rate=0.02).fit(
+            small_network(), tiny.train.batches(30), tiny.validation.batches()
+        )
+    assert history[-1].kept is not None
+    assert len(history) < 30
+    assert history[-1].epoch - history[-1].kept == 1

@@ -305,3 +305,9 @@ def test_every_epoch_is_logged(tiny: Dataset, caplog: pytest.LogCaptureFixture) 
         "epoch 1 of 2",
         "epoch 2 of 2",
     ]
+
+
+def test_batch_norm_with_a_batch_of_one_says_what_to_do(tiny: Dataset) -> None:
+    model = nn.Sequential(small_network(), nn.BatchNorm1d(3))
+    with pytest.raises(UserError, match="batch norm, got a batch of 1: choose another batch size"):
+        L2Dropout(epochs=1).fit(model, tiny.train.batches(89), tiny.validation.batches())

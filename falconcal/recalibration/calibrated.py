@@ -32,7 +32,7 @@ class Recalibration(abc.ABC):
     def fit(self, model: nn.Module, train: Batches | None, validation: Batches) -> nn.Module:
         """Return the model wrapped with its calibration; without a base ``train`` is not read."""
         fitted = model if self.base is None else self.base.fit(model, _given(train), validation)
-        calibration = self.fit_predictions(predict(fitted, validation))
+        calibration = self.fit_predictions(predict(fitted, validation, alone=True))
         return Calibrated(fitted, _beside(fitted, calibration)).eval()
 
     def fit_predictions(self, predictions: Predictions) -> "Calibration":

@@ -15,7 +15,7 @@ from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
 from falconcal.layout import PLAIN, WEIGHTS, RunKey
-from falconcal.method import Method, innermost
+from falconcal.method import Method, chooses_epoch, innermost
 from falconcal.models import make_model
 from falconcal.predictions import predict
 from falconcal.registry import name_and_settings
@@ -164,7 +164,7 @@ def _validation(
 ) -> Batches:
     """Return validation data: shifted once against the reference model if an epoch is chosen."""
     plain = dataset.validation.batches(500)
-    if getattr(innermost(method), "keep", "last") == "last":
+    if not chooses_epoch(method):
         return plain
     progress.note("validation data is perturbed through the reference model")
     reference = _reference(study, store, dataset)
@@ -175,10 +175,11 @@ def _validation(
 def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     """Return the study's dropout model of seed 0, its last epoch, trained at most once a folder."""
     settings = {**study.methods[REFERENCE], "keep": "last"}
+    settings.pop("patience", None)
     reference = dataclasses.replace(study, methods={REFERENCE: settings})
     weights = store.directory / "reference" / WEIGHTS
     same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / WEIGHTS
-    if study.methods[REFERENCE].get("keep", "last") == "last" and same.exists():
+    if not chooses_epoch(study.method(REFERENCE)) and same.exists():
         return load_weights(same, _model(study, dataset))
     if weights.exists():
         return load_weights(weights, _model(study, dataset))

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, did_you_mean, unknown
-from falconcal.method import Method, innermost, seeded
+from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.registry import name_and_settings
@@ -198,10 +198,10 @@ def _check_methods(study: Study) -> None:
                 "what is calibrated, or a table base of its own; without it an untrained network "
                 "would be calibrated."
             )
-        if getattr(trained, "keep", "last") == "best" and REFERENCE not in study.methods:
+        if chooses_epoch(trained) and REFERENCE not in study.methods:
             raise UsageError(
-                f'methods.{name}: keep = "best" needs the method {REFERENCE} in the study, whose '
-                "model perturbs the validation data."
+                f'methods.{name}: keep = "best" or patience needs the method {REFERENCE} in the '
+                "study, whose model perturbs the validation data."
             )
 
 

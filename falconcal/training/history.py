@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Literal
 
 import polars
 
+Ended = Literal["epochs", "patience"]
 logger = logging.getLogger("falconcal.training")
 
 
@@ -19,7 +21,9 @@ class EpochRecord:
     epochs: int
     terms: dict[str, float]
     validation: dict[str, float] = field(default_factory=dict)
-    kept: int | None = None  # with the last record: the epoch whose weights were kept, if chosen
+    # with the last record alone
+    kept: int | None = None  # the epoch whose weights were kept, if it was chosen
+    ended: Ended | None = None  # why: all epochs are done, or none got better for so long
 
 
 class History(list[EpochRecord]):

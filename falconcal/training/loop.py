@@ -19,14 +19,17 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.launchers import _MultiProcessingLauncher
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from falconcal.data import Batches, Bounds
 from falconcal.data.examples import check_inputs, check_walkable, mixed_seed, pairs
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
+from falconcal.files import write_text
 from falconcal.metrics import accuracy
 from falconcal.modes import rest, resting_parts
 from falconcal.predictions import Predictions, predict
+from falconcal.processes import from_first, take_statistics_from_first
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
     Count,
@@ -47,7 +50,7 @@ from falconcal.training.checkpoints import (
     next_checkpoint,
     save_checkpoint,
 )
-from falconcal.training.history import EpochRecord, announce
+from falconcal.training.history import Ended, EpochRecord, announce
 from falconcal.training.objectives import Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
 
@@ -65,6 +68,7 @@ class Training:
     dropout: Share | None = None  # probability for every nn.Dropout; None leaves the model's own
     seed: Seed = 0
     keep: Literal["last", "best"] = "last"  # which epoch; best by the validation criterion
+    patience: Count | None = None  # epochs after the best one at which training ends; best is kept
     clip_norm: PositiveNumber | None = None  # largest norm of the gradient of a step
     accumulate: Count = 1  # batches that count as one step
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -90,6 +94,9 @@ def fit_objectives(
     else:
         fabric.launch()
         work.run(fabric)
+    if fabric.global_rank == 0:
+        with _seeded(training.seed):  # walking through a DataLoader draws random numbers
+            warn_if_collapsed(predict(model, validation, alone=True))
     return model.eval()
 
 
@@ -111,11 +118,24 @@ def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
     """Run in processes of their own; weights and records come back in a file."""
     with TemporaryDirectory() as folder:
         work.outcome = Path(folder) / "outcome.safetensors"
-        fabric.launch(work.run)
+        try:
+            fabric.launch(work.run)
+        except ProcessException as error:
+            raise _in_our_words(work.outcome, error) from None
         weights, facts = read_tensors(work.outcome)
     work.model.load_state_dict(weights)
     for record in facts["records"]:
         announce(EpochRecord(**record))
+
+
+def _in_our_words(outcome: Path, error: Exception) -> Exception:
+    """Return the error that a process of our own ended with, as if it had happened here."""
+    message = outcome.with_suffix(".error")
+    if message.exists():
+        return UserError(message.read_text(encoding="utf-8"))
+    if isinstance(error, ProcessExitedException):
+        return UserError(f"a process of the training was ended from outside: {error}.")
+    return error
 
 
 class Work:
@@ -138,6 +158,15 @@ class Work:
         self.records: list[EpochRecord] = []
 
     def run(self, fabric: Fabric) -> None:
+        """Train; a mistake of the user's in a process of its own is left for who started it."""
+        try:
+            self._run(fabric)
+        except UserError as error:
+            if self.outcome is not None:
+                write_text(self.outcome.with_suffix(".error"), str(error))
+            raise
+
+    def _run(self, fabric: Fabric) -> None:
         """Train from the start, or from the checkpoint, to the end."""
         rank, seed = fabric.global_rank, self.training.seed
         if self.outcome is not None:
@@ -146,14 +175,13 @@ class Work:
         with _seeded(mixed_seed(seed, rank) if rank else seed):
             self._prepare(fabric)
             place = self._resumed()
-            while place.epoch <= self.training.epochs:
+            while not (self.records and self.records[-1].ended):
                 place = self._run_epoch(fabric, place)
             if self.keeper is not None:
                 self.model.load_state_dict(self.keeper.best().weights)
             if self.outcome is not None and rank == 0:
                 records = [asdict(record) for record in self.records]
                 write_tensors(self.outcome, self.model.state_dict(), {"records": records})
-            warn_if_collapsed(predict(self.model, self.validation))
 
     def _prepare(self, fabric: Fabric) -> None:
         check_walkable(self.train, "training")
@@ -161,9 +189,8 @@ class Work:
         if self.training.dropout is not None:
             set_dropout(self.model, self.training.dropout)
         self.bounds, self.entrance = self._facts_of_data()
-        best = self.training.keep == "best"
-        epochs = self.training.epochs
-        self.keeper = EpochKeeper(self.validation, epochs, self.bounds) if best else None
+        chosen = self.training.keep == "best" or self.training.patience is not None
+        self.keeper = self._make_keeper(fabric) if chosen else None
         lay_out_weights(self.model)
         self.resting = resting_parts(self.model)
         optimizers = self._optimizers()
@@ -171,6 +198,11 @@ class Work:
         self.trained = Trained(self.model, optimizers, self.keeper, self.records, self._identity())
         self.processes = Processes.of(fabric)
         self.batches = shared_out(self.train, fabric)
+
+    def _make_keeper(self, fabric: Fabric) -> EpochKeeper:
+        training = self.training
+        agree = from_first if fabric.world_size > 1 else None
+        return EpochKeeper(self.validation, training.epochs, self.bounds, training.patience, agree)
 
     def _facts_of_data(self) -> tuple[Bounds | None, Entrance]:
         """Return the bounds of the inputs, and where they are perturbed if anybody does."""
@@ -203,16 +235,26 @@ class Work:
         """Train from a place to the end of its epoch, judge and record it; return the next."""
         rest(self.model, self.resting)
         means = self._train_epoch(fabric, place)
+        if fabric.world_size > 1:
+            take_statistics_from_first(self.model)
         judgement = self.keeper.judge(self.model, place.epoch) if self.keeper is not None else {}
-        last = place.epoch == self.training.epochs
-        kept = self.keeper.best().epoch if last and self.keeper is not None else None
-        record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept)
+        ended = self._why_it_ends(place.epoch)
+        kept = self.keeper.best().epoch if ended and self.keeper is not None else None
+        record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept, ended)
         self.records.append(record)
         if self.outcome is None:
             announce(record)
-        if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, last):
+        if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, bool(ended)):
             self._save(fabric, Place(place.epoch + 1))
         return Place(place.epoch + 1)
+
+    def _why_it_ends(self, epoch: int) -> Ended | None:
+        """Return why this epoch is the last, if it is; all processes come to the same."""
+        if epoch == self.training.epochs:
+            return "epochs"
+        if self.keeper is not None and self.keeper.out_of_patience(epoch):
+            return "patience"
+        return None
 
     def _train_epoch(self, fabric: Fabric, place: Place) -> dict[str, float]:
         """Take the epoch's steps from the place on and return the mean of every term."""

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from falconcal.data import Bounds
 from falconcal.data.examples import check_labels
 from falconcal.entrance import Entrance
+from falconcal.errors import UserError
 from falconcal.predictions import check_logits
 
 
@@ -149,7 +150,8 @@ def _backward(
     step.keeping = keep
     # gradients are added over batches, and averaged over processes
     share = 1 / batches if objective.reduction == "mean" else step.processes.count
-    with nullcontext() if objective.sees_statistics else unseen_statistics(step.model):
+    unseen = nullcontext() if objective.sees_statistics else unseen_statistics(step.model)
+    with unseen, _enough_examples(len(step.labels)):
         terms = objective.terms(step)
         total = torch.stack(list(terms.values())).sum()
         fabric.backward(total if share == 1 else share * total)
@@ -169,6 +171,21 @@ def _together(
     sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
     share = len(parts) * processes.count if reduction == "mean" else 1
     return {name: processes.total(value) / share for name, value in sums.items()}
+
+
+@contextmanager
+def _enough_examples(count: int) -> Iterator[None]:
+    """Say what to do where batch norm has but one example to norm by."""
+    try:
+        yield
+    except ValueError as error:
+        if count > 1 or "more than 1 value per channel" not in str(error):
+            raise
+        raise UserError(
+            "expected at least 2 examples in every batch of a model with batch norm, got a batch "
+            "of 1: choose another batch size, or drop the last batch (drop_last=True in a "
+            "DataLoader)."
+        ) from None
 
 
 @contextmanager
