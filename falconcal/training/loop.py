@@ -7,8 +7,6 @@ a judge likes best where there is one, and goes on where an interrupted training
 import copy
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -25,7 +23,7 @@ from falconcal.data.examples import check_inputs, check_walkable, mixed_seed, pa
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.metrics import accuracy
-from falconcal.modes import rest, resting_parts
+from falconcal.modes import rest, resting_parts, seeded_random
 from falconcal.predictions import Predictions, predict
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
@@ -143,7 +141,7 @@ class Work:
         if self.outcome is not None:
             self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
         # walking through a DataLoader draws random numbers too
-        with _seeded(mixed_seed(seed, rank) if rank else seed):
+        with seeded_random(mixed_seed(seed, rank) if rank else seed):
             self._prepare(fabric)
             place = self._resumed()
             while place.epoch <= self.training.epochs:
@@ -305,15 +303,6 @@ def lay_out_weights(model: nn.Module) -> None:
     for weight in model.parameters():
         if weight.ndim == 4:
             weight.data = weight.data.contiguous(memory_format=torch.channels_last)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 def warn_if_collapsed(predictions: Predictions) -> None:
