@@ -17,6 +17,14 @@ from falconcal.errors import UserError
 from falconcal.losses import wide
 from falconcal.modes import seeded_random
 
+DROPOUTS = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 IsRandom = Callable[[nn.Module], bool]
 ELEMENTS = 2**20  # that a batch may hold where its rows are multiplied: it should fit the cache
 

@@ -25,6 +25,7 @@ from falconcal.errors import UserError
 from falconcal.metrics import accuracy
 from falconcal.modes import rest, resting_parts, seeded_random
 from falconcal.predictions import Predictions, predict
+from falconcal.sampling import DROPOUTS
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
     Count,
@@ -253,8 +254,7 @@ class Work:
 
 def set_dropout(model: nn.Module, probability: float) -> None:
     """Give every dropout layer of the model this probability."""
-    kinds = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d | nn.AlphaDropout
-    layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
+    layers = [layer for layer in model.modules() if isinstance(layer, DROPOUTS)]
     if not layers and probability > 0:
         raise UserError(
             f"dropout={probability} needs a model with nn.Dropout layers, found none: add them, "
