@@ -11,11 +11,14 @@ from typing import Any
 
 from falconcal.errors import UsageError
 from falconcal.method import Method
+from falconcal.methods.adversarial import Adversarial
 from falconcal.methods.dropout import L2Dropout
+from falconcal.methods.ensemble import Ensemble, FalconEnsemble
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
 from falconcal.methods.label_smoothing import LabelSmoothing
+from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
 from falconcal.methods.own_loop import FalconStep
 from falconcal.recalibration import (
@@ -35,6 +38,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "focal": Focal,
     "mixup": Mixup,
     "evidential": Evidential,
+    "adversarial": Adversarial,
+    "mc_dropout": MCDropout,
+    "ensemble": Ensemble,
+    "falcon_ensemble": FalconEnsemble,
     "temperature": Temperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
@@ -44,12 +51,16 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 __all__ = [
     "METHODS",
+    "Adversarial",
+    "Ensemble",
     "Evidential",
     "Falcon",
+    "FalconEnsemble",
     "FalconStep",
     "Focal",
     "L2Dropout",
     "LabelSmoothing",
+    "MCDropout",
     "Mixup",
     "make_method",
     "plain_settings",
