@@ -9,7 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from falconcal.data import cifar10, digits, fashion_mnist, mnist, newsgroups, sequential_mnist
+from falconcal.data import (
+    cifar10,
+    digits,
+    fashion_mnist,
+    mnist,
+    newsgroups,
+    sensors,
+    sequential_mnist,
+)
 from falconcal.data.examples import (
     Augment,
     Batches,
@@ -33,6 +41,7 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "cifar10": cifar10.Cifar10,
     "sequential_mnist": sequential_mnist.SequentialMnist,
     "newsgroups": newsgroups.Newsgroups,
+    "sensors": sensors.Sensors,
 }
 
 __all__ = [
