@@ -19,13 +19,14 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Bounds, Dataset, Examples
+from falconcal.data import Bounds, Dataset, Examples, Preparation
 from falconcal.data.examples import Modality
 from falconcal.errors import UsageError, UserError
 from falconcal.method import Method
 from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS
+from falconcal.models.prepared import prepared
 from falconcal.predictions import Predictions
 from falconcal.registry import look_up
 from falconcal.settings import Count, as_dict, settings
@@ -51,6 +52,7 @@ class ModelFacts:
     classes: Annotated[Names, Field(min_length=2)]
     shape: Annotated[tuple[Count, ...], Field(strict=False)]  # of one example
     bounds: Annotated[Bounds | None, _from_table(Bounds)] = None
+    preparation: Annotated[Preparation | None, _from_table(Preparation)] = None  # its first layer
     tokens: Count | None = None  # how many different ones, where inputs are whole numbers
     columns: Names | None = None  # of a table, in the order of the inputs
     mean: Numbers | None = None  # a channel, of pixels from 0 to 1
@@ -77,6 +79,7 @@ def save(
     shape: Sequence[int],
     arguments: Mapping[str, Any] | None = None,
     bounds: Bounds | None = None,
+    preparation: Preparation | None = None,
     tokens: int | None = None,
     columns: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
@@ -97,6 +100,7 @@ def save(
         classes=tuple(classes),
         shape=tuple(shape),
         bounds=bounds,
+        preparation=preparation,
         tokens=tokens,
         columns=None if columns is None else tuple(columns),
         mean=None if mean is None else tuple(mean),
@@ -147,7 +151,7 @@ def _architecture(facts: ModelFacts) -> nn.Module:
         model = make(*([_stand_in(facts)] if sized else []), **(arguments or {}))
     if not isinstance(model, nn.Module):
         raise UserError(f"expected {name} to make a torch.nn.Module, got {type(model).__name__}.")
-    return model
+    return prepared(model, facts.preparation)
 
 
 def _structured(model: nn.Module, facts: ModelFacts) -> nn.Module:
@@ -200,7 +204,10 @@ def _stand_in(facts: ModelFacts) -> Dataset:
         inputs += facts.bounds.low
     example = Examples(inputs, torch.zeros(1, dtype=torch.long), facts.bounds, facts.classes)
     modality: Modality = "text" if facts.tokens else "image" if len(facts.shape) == 3 else "signal"
-    return Dataset("saved", modality, facts.classes, facts.bounds, example, example, example)
+    parts = (example, example, example)
+    return Dataset(
+        "saved", modality, facts.classes, facts.bounds, *parts, preparation=facts.preparation
+    )
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:

@@ -1,7 +1,9 @@
 """Tiny data in the official layouts: files that the readers take for the real ones."""
 
 import gzip
+import io
 import struct
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,46 @@ def write_cifar10(folder: Path, train: int = 1010, test: int = 20) -> None:
     (folder / "test_batch.bin").write_bytes(cifar_records(test).tobytes())
 
 
+GROUPS = ("alt.birds", "rec.boats", "sci.stars")
+
+
+def newsgroup_text(group: int, number: int) -> str:
+    """Return a text with a head; its group shows in one word, its number in how often."""
+    subject = ("wing", "sail", "light")[group]
+    return f"From: somebody\n\nThe {subject}'s {subject} " + f"WORD{number % 5}, " * (
+        1 + number % 5
+    )
+
+
+def write_archive(path: Path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def newsgroup_members(part: str, count: int) -> dict[str, bytes]:
+    return {
+        f"20news-bydate-{part}/{GROUPS[number % 3]}/{1000 + number}": newsgroup_text(
+            number % 3, number
+        ).encode("latin-1")
+        for number in range(count)
+    }
+
+
+def write_newsgroups(folder: Path) -> dict[str, Any]:
+    members = {**newsgroup_members("train", 60), **newsgroup_members("test", 30)}
+    write_archive(folder / "20news-bydate.tar.gz", members)
+    lines = [f"{word} " + " ".join(f"{index}.5" for _ in range(100)) for index, word in VECTORS]
+    (folder / "glove.6B.100d.txt").write_text("\n".join(lines) + "\n")
+    return {"path": str(folder), "vectors": str(folder), "training": 40, "length": 8}
+
+
+VECTORS = list(enumerate(("the", "wing", "sail", "light", "from")))
+
+
 def _at(write: Callable[[Path], None]) -> Callable[[Path], dict[str, Any]]:
     def made(folder: Path) -> dict[str, Any]:
         write(folder)
@@ -60,4 +102,6 @@ MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "mnist": _at(write_mnist),
     "fashion_mnist": _at(write_mnist),
     "cifar10": _at(write_cifar10),
+    "sequential_mnist": _at(write_mnist),
+    "newsgroups": write_newsgroups,
 }

@@ -2,9 +2,7 @@
 
 import gzip
 import hashlib
-import io
 import lzma
-import tarfile
 import time
 from pathlib import Path
 
@@ -14,7 +12,15 @@ import torch
 
 from falconcal.data import Dataset, Images, Part, load_dataset, load_test
 from falconcal.errors import UsageError, UserError
-from tests.made_data import bytes_of, cifar_records, cyclic, idx, write_cifar10, write_mnist
+from tests.made_data import (
+    bytes_of,
+    cifar_records,
+    cyclic,
+    idx,
+    write_archive,
+    write_cifar10,
+    write_mnist,
+)
 
 
 def checksum(part: Part) -> str:
@@ -93,14 +99,6 @@ def test_labels_beyond_the_classes_are_refused_with_the_file(tmp_path: Path) -> 
         load_test("mnist", path=str(tmp_path))
 
 
-def write_cifar_archive(path: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
-        for name, data in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
 def write_cifar_arrays(folder: Path) -> None:
     """Write the records of ``write_cifar10`` as arrays with the channels last."""
     for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
@@ -122,7 +120,7 @@ def test_cifar_reads_the_same_from_every_layout(tmp_path: Path) -> None:
     packed.mkdir()
     names = [path.name for path in plain.iterdir()]
     members = {f"cifar-10-batches-bin/{name}": (plain / name).read_bytes() for name in names}
-    write_cifar_archive(packed / "cifar-10-binary.tar.gz", members)
+    write_archive(packed / "cifar-10-binary.tar.gz", members)
     found = [load_dataset("cifar10", path=str(folder)) for folder in (plain, packed, arrays)]
     assert [sizes(dataset) for dataset in found] == [[50, 5000, 20]] * 3
     for part in ("train", "validation", "test"):
@@ -169,7 +167,7 @@ def test_damaged_cifar_files_are_named(tmp_path: Path) -> None:
         load_test("cifar10", path=str(tmp_path))
     batch.unlink()
     archive = tmp_path / "cifar-10-binary.tar.gz"
-    write_cifar_archive(archive, {"cifar-10-batches-bin/readme.html": b"nothing"})
+    write_archive(archive, {"cifar-10-batches-bin/readme.html": b"nothing"})
     with pytest.raises(UserError, match=r"binary\.tar\.gz.*test_batch\.bin.*Fetch it again"):
         load_test("cifar10", path=str(tmp_path))
     archive.write_bytes(archive.read_bytes()[:50])

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from falconcal.data import cifar10, digits, fashion_mnist, mnist
+from falconcal.data import (
+    cifar10,
+    digits,
+    fashion_mnist,
+    mnist,
+    newsgroups,
+    sensors,
+    sequential_mnist,
+)
 from falconcal.data.examples import (
     Augment,
     Batches,
@@ -20,6 +28,7 @@ from falconcal.data.examples import (
     TensorBatches,
 )
 from falconcal.data.images import Images
+from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 from falconcal.registry import look_up
@@ -30,6 +39,9 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "mnist": mnist.Mnist,
     "fashion_mnist": fashion_mnist.FashionMnist,
     "cifar10": cifar10.Cifar10,
+    "sequential_mnist": sequential_mnist.SequentialMnist,
+    "newsgroups": newsgroups.Newsgroups,
+    "sensors": sensors.Sensors,
 }
 
 __all__ = [
@@ -41,6 +53,7 @@ __all__ = [
     "Examples",
     "Images",
     "Part",
+    "Preparation",
     "TensorBatches",
     "Texts",
     "check_dataset",

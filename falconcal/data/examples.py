@@ -2,13 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 
@@ -218,6 +219,14 @@ class Dataset:
     test: Part
     vectors: Tensor | None = None  # (tokens, width) of words, where inputs are tokens
     augment: Augment | None = None  # of training batches
+    preparation: Preparation | None = None  # a network's first layer, where the data asks for one
+    encoder: Callable[[Sequence[str]], Tensor] | None = None  # of texts, (N,) -> (N, length)
+
+    @property
+    def seen_shape(self) -> tuple[int, ...]:
+        """The shape of an example behind the preparation."""
+        shape = self.train.shape
+        return shape if self.preparation is None else self.preparation.shape(shape)
 
     def training_batches(self, size: int, seed: int) -> Batches:
         """Return what is trained on: shuffled by seed and epoch, and augmented if the data is."""

@@ -18,6 +18,7 @@ from falconcal.errors import UsageError, UserError
 from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
+from falconcal.models.prepared import prepared
 from falconcal.models.recurrent import Kind, PixelRecurrent
 from falconcal.models.resnet import ResNet
 from falconcal.models.signal import SignalNetwork
@@ -119,7 +120,7 @@ def _signal_network(dataset: Dataset) -> nn.Module:
 
 def _mlp(dataset: Dataset) -> nn.Module:
     """Dense layers with ReLU, for tables; of an image it sees the pixels in a row."""
-    return MLP(len(dataset.classes), math.prod(dataset.train.shape))
+    return MLP(len(dataset.classes), math.prod(dataset.seen_shape))
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -156,7 +157,7 @@ def make_model(
         model = call_checked(f"model {name}", make, dataset, **settings)
     if weights is not None:
         load_published(model, weights)
-    return model
+    return prepared(model, dataset.preparation)
 
 
 def check_model(name: str, **settings: Any) -> None:
@@ -167,7 +168,7 @@ def check_model(name: str, **settings: Any) -> None:
 
 def _image(dataset: Dataset, name: str) -> tuple[int, int]:
     """Return the channels and the height of a dataset's images."""
-    shape = dataset.train.shape
+    shape = dataset.seen_shape
     if len(shape) != 3:
         raise UserError(f"{name} needs images, got examples of shape {shape}.")
     return shape[0], shape[1]

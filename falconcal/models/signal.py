@@ -17,7 +17,7 @@ class SignalNetwork(nn.Module):
         channels: int,
         widths: Sequence[int] = (16, 32, 64),
         size: int = 15,
-        dropout: float = 0.5,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []

@@ -67,7 +67,7 @@ def run_study(
             _run(study, store, dataset, run, method, progress)
             progress.end(run, time.perf_counter() - started)
         gather(study, store)
-        if dataset.modality == "image":
+        if len(dataset.test.shape) == 3:  # sequences of pixels are images too
             write_pictures(directory, dataset.test, study.all_shifts())
 
 
@@ -150,6 +150,7 @@ def _save(
             classes=dataset.classes,
             shape=dataset.train.shape,
             bounds=dataset.bounds,
+            preparation=dataset.preparation,
             tokens=count_tokens(dataset.train),
             method=method,
             validation=predict(model, dataset.validation),

@@ -94,7 +94,7 @@ def fit_objectives(
         fabric.launch()
         work.run(fabric)
     if fabric.global_rank == 0:
-        with _seeded(training.seed):  # walking through a DataLoader draws random numbers
+        with seeded_random(training.seed):  # walking through a DataLoader draws random numbers
             warn_if_collapsed(predict(model, validation, alone=True))
     return model.eval()
 
