@@ -19,6 +19,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Hold the weights fixed in passes inside; a gradient goes through to what is put in."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_()
+
+
 def placed(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return inputs where the model's weights are, floating-point ones in the weights' own type."""
     weight = next(model.parameters(), torch.empty(0))

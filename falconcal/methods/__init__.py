@@ -15,6 +15,7 @@ from falconcal.methods.dropout import L2Dropout
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
+from falconcal.methods.joint_gan import JointGAN
 from falconcal.methods.label_smoothing import LabelSmoothing
 from falconcal.methods.mixup import Mixup
 from falconcal.methods.own_loop import FalconStep
@@ -35,6 +36,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "focal": Focal,
     "mixup": Mixup,
     "evidential": Evidential,
+    "joint_gan": JointGAN,
     "temperature": Temperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
@@ -48,6 +50,7 @@ __all__ = [
     "Falcon",
     "FalconStep",
     "Focal",
+    "JointGAN",
     "L2Dropout",
     "LabelSmoothing",
     "Mixup",
