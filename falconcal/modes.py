@@ -1,4 +1,4 @@
-"""Borrowing a module for inference and giving it back as it was."""
+"""Borrowing a module, or the random numbers, and giving them back as they were."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +30,15 @@ def frozen(model: nn.Module) -> Iterator[None]:
     finally:
         for weight in weights:
             weight.requires_grad_()
+
+
+@contextmanager
+def seeded_random(seed: int) -> Iterator[None]:
+    """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
 
 
 def placed(model: nn.Module, inputs: Tensor) -> Tensor:

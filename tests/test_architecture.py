@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors"}
 LAYERS = [
-    "data", "shifts", "models", "losses", "predictions", "reading", "metrics", "evidence",
-    "assessment", "selection", "training", "method", "recalibration", "methods", "saving",
-    "predicting", "evaluation", "estimator", "lightning",
+    "data", "shifts", "models", "losses", "sampling", "predictions", "reading", "metrics",
+    "evidence", "assessment", "selection", "training", "method", "recalibration", "methods",
+    "saving", "predicting", "evaluation", "estimator", "lightning",
     "studies", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))

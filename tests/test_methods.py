@@ -62,7 +62,9 @@ BASED = [name for name, method in METHODS.items() if "base" in settings_of(metho
 def made(name: str, **settings: object) -> Method:
     """Return a method of the table; where it has a base, the settings are those of the base."""
     if name in BASED:
-        return METHODS[name](base=L2Dropout(**settings))  # type: ignore[arg-type]
+        kind: Any = type(getattr(METHODS[name](), "base", None) or L2Dropout())
+        size = {"size": 2} if "size" in settings_of(METHODS[name]) else {}
+        return METHODS[name](base=kind(**settings), **size)
     return METHODS[name](**settings)
 
 
@@ -222,6 +224,10 @@ def test_wrong_settings_are_refused(name: str, setting: str, value: object, mess
         ("label_smoothing", "smoothing", 1.5),
         ("focal", "gamma", -1.0),
         ("mixup", "alpha", -0.1),
+        ("adversarial", "epsilon", -0.01),
+        ("mc_dropout", "samples", 0),
+        ("ensemble", "size", 0),
+        ("falcon_ensemble", "fresh", "no"),
         ("evidential", "evidence", "tanh"),
         ("evidential", "form", "cubes"),
         ("evidential", "divergence_weight", -1.0),
@@ -239,6 +245,7 @@ def test_settings_out_of_range_are_refused(name: str, setting: str, value: objec
         ("label_smoothing", {"smoothing": 0.0}),
         ("focal", {"gamma": 0.0}),
         ("mixup", {"alpha": 0.0}),
+        ("adversarial", {"epsilon": 0.0}),
     ],
 )
 def test_at_its_neutral_setting_it_takes_the_steps_of_dropout(

@@ -11,12 +11,15 @@ from typing import Any
 
 from falconcal.errors import UsageError
 from falconcal.method import Method
+from falconcal.methods.adversarial import Adversarial
 from falconcal.methods.dropout import L2Dropout
+from falconcal.methods.ensemble import Ensemble, FalconEnsemble
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
 from falconcal.methods.joint_gan import JointGAN
 from falconcal.methods.label_smoothing import LabelSmoothing
+from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
 from falconcal.methods.own_loop import FalconStep
 from falconcal.recalibration import (
@@ -37,6 +40,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "mixup": Mixup,
     "evidential": Evidential,
     "joint_gan": JointGAN,
+    "adversarial": Adversarial,
+    "mc_dropout": MCDropout,
+    "ensemble": Ensemble,
+    "falcon_ensemble": FalconEnsemble,
     "temperature": Temperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
@@ -46,13 +53,17 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 __all__ = [
     "METHODS",
+    "Adversarial",
+    "Ensemble",
     "Evidential",
     "Falcon",
+    "FalconEnsemble",
     "FalconStep",
     "Focal",
     "JointGAN",
     "L2Dropout",
     "LabelSmoothing",
+    "MCDropout",
     "Mixup",
     "make_method",
     "plain_settings",

@@ -103,10 +103,15 @@ def perturbed(falcon: Falcon, step: Step) -> Tensor:
     """Return the batch moved by an epsilon along a direction, both drawn for the whole batch."""
     epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
     direction = falcon.directions[_draw(len(falcon.directions), step)]
+    return moved(step, DIRECTIONS[direction](step), epsilon)
+
+
+def moved(step: Step, direction: Tensor, epsilon: float) -> Tensor:
+    """Return what enters the model, moved by a share of its range, or of an embedding's spread."""
     point = step.point().detach()
     if step.bounds is None or not step.entrance.moves_inputs:
-        return move(point, DIRECTIONS[direction](step), epsilon * step.entrance.spread(point), None)
-    return move(point, DIRECTIONS[direction](step), epsilon, step.bounds)
+        return move(point, direction, epsilon * step.entrance.spread(point), None)
+    return move(point, direction, epsilon, step.bounds)
 
 
 def _adversarial(step: Step) -> Tensor:

@@ -189,7 +189,7 @@ def _calibrate(
 ) -> Fitted:
     """Calibrate the model of another run; its training counts as if it had been done here."""
     watch, folder = Stopwatch(), base.folder(store.directory)
-    structure = structure_of(method.base, make_model(study.model, dataset, base.seed))
+    structure = structure_of(method.base, _model(study, dataset, base.seed))
     model = load_weights(folder / WEIGHTS, structure)
     lay_out_weights(model)  # as training does: other orders in memory round differently
     fitted = dataclasses.replace(method, base=None).fit(model, None, validation)

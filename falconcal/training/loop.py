@@ -7,8 +7,7 @@ a judge likes best where there is one, and goes on where an interrupted training
 import copy
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -25,8 +24,9 @@ from falconcal.data.examples import check_inputs, check_walkable, mixed_seed, pa
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.metrics import accuracy
-from falconcal.modes import rest, resting_parts
+from falconcal.modes import rest, resting_parts, seeded_random
 from falconcal.predictions import Predictions, predict
+from falconcal.sampling import DROPOUTS
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
     Count,
@@ -150,7 +150,7 @@ class Work:
         if self.outcome is not None:
             self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
         # walking through a DataLoader draws random numbers too
-        with _seeded(mixed_seed(seed, rank) if rank else seed):
+        with seeded_random(mixed_seed(seed, rank) if rank else seed):
             self._prepare(fabric)
             place = self._resumed()
             while place.epoch <= self.training.epochs:
@@ -186,7 +186,7 @@ class Work:
         self.entrance = find_entrance(self.model, inputs) if perturbed else Entrance()
         self.beside: dict[str, nn.Module] = {}
         if self.make_companions is not None:
-            with _seeded(self.training.seed):  # in every process the same
+            with seeded_random(self.training.seed):  # in every process the same
                 self.beside = self.make_companions(inputs, self.bounds)
 
     def _set_up(self, fabric: Fabric) -> None:
@@ -295,8 +295,7 @@ class Work:
 
 def set_dropout(model: nn.Module, probability: float) -> None:
     """Give every dropout layer of the model this probability."""
-    kinds = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d | nn.AlphaDropout
-    layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
+    layers = [layer for layer in model.modules() if isinstance(layer, DROPOUTS)]
     if not layers and probability > 0:
         raise UserError(
             f"dropout={probability} needs a model with nn.Dropout layers, found none: add them, "
@@ -345,15 +344,6 @@ def lay_out_weights(model: nn.Module) -> None:
     for weight in model.parameters():
         if weight.ndim == 4:
             weight.data = weight.data.contiguous(memory_format=torch.channels_last)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 def warn_if_collapsed(predictions: Predictions) -> None:
