@@ -145,6 +145,12 @@ def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
     return (spread - math.lgamma(alpha.shape[1]) + pull).mean()
 
 
+def divergence_from_uniform(logits: Tensor) -> Tensor:
+    """Lee et al. 2018: the mean of KL(U || p) = -log C - (1/C) sum log p_k, 0 for a uniform p."""
+    log_probs = wide(logits).log_softmax(1)  # (N, C)
+    return -math.log(logits.shape[1]) - log_probs.mean()
+
+
 def wide(logits: Tensor) -> Tensor:
     """Return logits in float32 or wider: half precision has too few digits for a loss."""
     return logits.float() if logits.dtype.itemsize < 4 else logits

@@ -20,6 +20,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Hold the weights fixed in passes inside; a gradient goes through to what is put in."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_()
+
+
+@contextmanager
 def seeded_random(seed: int) -> Iterator[None]:
     """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
     devices = list(range(torch.cuda.device_count()))

@@ -3,6 +3,7 @@
 import json
 import tomllib
 import warnings
+from itertools import product
 from pathlib import Path
 
 import polars
@@ -411,6 +412,39 @@ def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Pat
     )
     assert alone.filter(polars.col("term") == "validation/criterion").height > 0
     assert inside.equals(alone)
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
+def test_a_base_that_the_study_has_trained_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the run is the same to the bit as one that trains it."""
+    text = CALIBRATED + '[methods.twice]\nmethod = "vector"\nbase = "falcon_temperature"\n'
+    names, again = ["falcon_temperature", "twice"], tmp_path / "again"
+    run_study(calibrated("seeds=2", text=text), tmp_path / "alone", Silent(), names)
+    run_study(calibrated("seeds=2", text=text), again, Silent(), ["falcon"])
+    monkeypatch.setattr("falconcal.training.loop.run_steps", None)  # no step can be taken
+    run_study(calibrated("seeds=2", text=text), again, Silent(), names)
+    for name, seed in product(names, (0, 1)):
+        run = RunKey(PLAIN, name, seed)
+        trained, loaded = run.folder(tmp_path / "alone"), run.folder(again)
+        for file in ("scores.parquet", "history.parquet", "weights.safetensors", "settings.json"):
+            assert (trained / file).read_bytes() == (loaded / file).read_bytes(), file
+        origin = json.loads((loaded / "run.json").read_text())
+        base = {"falcon_temperature": "falcon", "twice": "falcon_temperature"}[name]
+        assert origin["base"] == f"{base}, seed {seed}"
+        assert origin["kept_epoch"] == json.loads((trained / "run.json").read_text())["kept_epoch"]
+        before = RunKey(PLAIN, base, seed).folder(again) / "run.json"
+        assert origin["training_seconds"] > json.loads(before.read_text())["training_seconds"]
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
+def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
+    text = '[methods.vector]\nbase = {method = "dropout", epochs = 11, learning_rate = 0.01}\n'
+    run_study(calibrated(text=text), tmp_path, Silent(), ["dropout", "vector"])
+    folder = RunKey(PLAIN, "vector", 0).folder(tmp_path)
+    assert "base" not in json.loads((folder / "run.json").read_text())
+    assert polars.read_parquet(folder / "history.parquet")["epoch"].max() == 11
 
 
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")

@@ -17,6 +17,7 @@ from falconcal.methods.ensemble import Ensemble, FalconEnsemble
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
+from falconcal.methods.joint_gan import JointGAN
 from falconcal.methods.label_smoothing import LabelSmoothing
 from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
@@ -38,6 +39,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "focal": Focal,
     "mixup": Mixup,
     "evidential": Evidential,
+    "joint_gan": JointGAN,
     "adversarial": Adversarial,
     "mc_dropout": MCDropout,
     "ensemble": Ensemble,
@@ -58,6 +60,7 @@ __all__ = [
     "FalconEnsemble",
     "FalconStep",
     "Focal",
+    "JointGAN",
     "L2Dropout",
     "LabelSmoothing",
     "MCDropout",

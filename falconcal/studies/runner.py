@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +16,10 @@ from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
 from falconcal.layout import PLAIN, WEIGHTS, RunKey
-from falconcal.method import Method, chooses_epoch, innermost
+from falconcal.method import Method, chooses_epoch, innermost, structure_of
 from falconcal.models import make_model
 from falconcal.predictions import predict
+from falconcal.recalibration.calibrated import Recalibration
 from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
@@ -27,6 +29,7 @@ from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
     Store,
     load_weights,
+    read_json,
     read_table,
     save_weights,
     to_json,
@@ -34,6 +37,7 @@ from falconcal.studies.store import (
 )
 from falconcal.studies.study import REFERENCE, Study
 from falconcal.training import EpochRecord, History, watching
+from falconcal.training.loop import lay_out_weights
 
 
 class Progress(Protocol):
@@ -108,24 +112,92 @@ def _run(
     study: Study, store: Store, dataset: Dataset, run: RunKey, method: Method, progress: Progress
 ) -> None:
     """Train, evaluate and store one run."""
-    history, origin = History(), provenance()
+    origin = provenance()
     validation = _validation(study, store, dataset, method, progress)
     origin["resumed"] = store.has_checkpoint(run)  # then the training time is that of the rest
     with store.writing(run) as folder:
-        started = time.perf_counter()
-        with history.recording(), watching(progress.epoch), store.checkpointing(run):
-            model = _train(study, dataset, run.seed, method, validation)
-        trained = time.perf_counter()
-        scores = score(model, dataset.test, study.all_shifts(), progress=progress.scoring)
-        origin["training_seconds"] = trained - started
-        origin["kept_epoch"] = history[-1].kept if history else None
-        origin["evaluation_seconds"] = time.perf_counter() - trained
-        _save(folder / WEIGHTS, model, study, dataset, method, progress)
-        write_table(folder / "history.parquet", history.table())
+        trained = _fit(study, store, dataset, run, method, validation, progress)
+        watch = Stopwatch()
+        scores = score(trained.model, dataset.test, study.all_shifts(), progress=progress.scoring)
+        origin |= {**trained.facts, **watch.read("evaluation")}
+        _save(folder / WEIGHTS, trained.model, study, dataset, method, progress)
+        write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
         _write_json(folder / "settings.json", _run_settings(study, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
+
+
+class Stopwatch:
+    """Seconds by the clock, and those that processors were at work for this process."""
+
+    def __init__(self) -> None:
+        self.wall, self.processors = time.perf_counter(), time.process_time()
+
+    def read(self, what: str) -> dict[str, float]:
+        return {
+            f"{what}_seconds": time.perf_counter() - self.wall,
+            f"{what}_cpu_seconds": time.process_time() - self.processors,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted model, what happened in training, and what the run records of it."""
+
+    model: nn.Module
+    history: polars.DataFrame
+    facts: dict[str, Any]
+
+
+def _fit(
+    study: Study,
+    store: Store,
+    dataset: Dataset,
+    run: RunKey,
+    method: Method,
+    validation: Batches,
+    progress: Progress,
+) -> Fitted:
+    base = _run_of_base(study, store, run, method)
+    if base is not None and isinstance(method, Recalibration):
+        progress.note(f"calibrating the model of {base}")
+        return _calibrate(study, store, dataset, base, method, validation)
+    watch, history = Stopwatch(), History()
+    with history.recording(), watching(progress.epoch), store.checkpointing(run):
+        model = _train(study, dataset, run.seed, method, validation)
+    facts = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
+    return Fitted(model, history.table(), facts)
+
+
+def _run_of_base(study: Study, store: Store, run: RunKey, method: Method) -> RunKey | None:
+    """Return the run that has trained just what the method calibrates, if it is complete."""
+    if not isinstance(method, Recalibration):
+        return None
+    keys = (RunKey(PLAIN, name, run.seed) for name in study.methods)
+    same = (key for key in keys if study.method(key.method, key.seed) == method.base)
+    return next((key for key in same if store.complete(key)), None)
+
+
+def _calibrate(
+    study: Study,
+    store: Store,
+    dataset: Dataset,
+    base: RunKey,
+    method: Recalibration,
+    validation: Batches,
+) -> Fitted:
+    """Calibrate the model of another run; its training counts as if it had been done here."""
+    watch, folder = Stopwatch(), base.folder(store.directory)
+    structure = structure_of(method.base, _model(study, dataset, base.seed))
+    model = load_weights(folder / WEIGHTS, structure)
+    lay_out_weights(model)  # as training does: other orders in memory round differently
+    fitted = dataclasses.replace(method, base=None).fit(model, None, validation)
+    origin = read_json(folder / "run.json")
+    seconds = watch.read("training")
+    spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}
+    facts = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
+    return Fitted(fitted, read_table(folder / "history.parquet"), facts)
 
 
 def _train(

@@ -11,10 +11,19 @@ from falconcal.training.loop import (
     make_fabric,
     set_dropout,
 )
-from falconcal.training.objectives import Objective, Processes, Step, annealed, run_steps
+from falconcal.training.objectives import (
+    Companion,
+    Objective,
+    Processes,
+    Step,
+    annealed,
+    run_steps,
+    unseen_statistics,
+)
 
 __all__ = [
     "CollapseWarning",
+    "Companion",
     "EpochRecord",
     "History",
     "Objective",
@@ -29,5 +38,6 @@ __all__ = [
     "make_fabric",
     "run_steps",
     "set_dropout",
+    "unseen_statistics",
     "watching",
 ]

@@ -92,6 +92,7 @@ class Trained:
     optimizers: list[Optimizer]
     keeper: EpochKeeper | None
     records: list[EpochRecord]
+    companions: dict[str, nn.Module]  # trained beside the model
     identity: dict[str, Any]  # settings and shapes: what a checkpoint must agree with
 
 
@@ -103,6 +104,8 @@ def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: Place) -> N
     facts["optimizers"] = _optimizer_facts(trained.optimizers, tensors)
     facts["keeper"] = _keeper_facts(trained.keeper, tensors)
     tensors.update(_prefixed("model", trained.model.state_dict()))
+    for name, companion in trained.companions.items():
+        tensors.update(_prefixed(f"companion/{name}", companion.state_dict()))
     write_tensors(checkpoint.file, tensors, facts)
     checkpoint.written = time.monotonic()
 
@@ -114,6 +117,8 @@ def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
     tensors, facts = read_tensors(checkpoint.file)
     _check_identity(checkpoint.file, facts, trained.identity)
     trained.model.load_state_dict(_under("model", tensors))
+    for name, companion in trained.companions.items():
+        companion.load_state_dict(_under(f"companion/{name}", tensors))
     for number, optimizer in enumerate(trained.optimizers):
         _restore_optimizer(optimizer, facts["optimizers"][number], number, tensors)
     if trained.keeper is not None:

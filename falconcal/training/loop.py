@@ -7,6 +7,7 @@ a judge likes best where there is one, and goes on where an interrupted training
 import copy
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -50,11 +51,12 @@ from falconcal.training.checkpoints import (
     save_checkpoint,
 )
 from falconcal.training.history import Ended, EpochRecord, announce
-from falconcal.training.objectives import Objective, Processes, Step, run_steps
+from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 StatedBounds = Bounds | Literal["data"] | None
+MakeCompanions = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
 
 
 @settings
@@ -84,9 +86,14 @@ def fit_objectives(
     objectives: list[Objective],
     training: Training,
     bounds: StatedBounds = None,
+    companions: MakeCompanions | None = None,
 ) -> nn.Module:
-    """Train the model in place, keep the epoch asked for, and return it in inference mode."""
+    """Train the model in place, keep the epoch asked for, and return it in inference mode.
+
+    ``companions`` makes the networks that are trained beside it, for inputs such as the first.
+    """
     work = Work(model, train, validation, objectives, training, bounds, next_checkpoint())
+    work.make_companions = companions
     fabric = make_fabric(training)
     if isinstance(fabric.strategy.launcher, _MultiProcessingLauncher):
         _run_elsewhere(fabric, work)
@@ -153,6 +160,7 @@ class Work:
         self.model, self.train, self.validation = model, train, validation
         self.objectives, self.training, self.stated_bounds = objectives, training, bounds
         self.checkpoint = checkpoint
+        self.make_companions: MakeCompanions | None = None
         self.outcome: Path | None = None  # where the result goes, if not into the model
         self.records: list[EpochRecord] = []
 
@@ -187,14 +195,12 @@ class Work:
         check_walkable(self.validation, "validation")
         if self.training.dropout is not None:
             set_dropout(self.model, self.training.dropout)
-        self.bounds, self.entrance = self._facts_of_data()
+        self._look_at_data()
         chosen = self.training.keep == "best" or self.training.patience is not None
         self.keeper = self._make_keeper(fabric) if chosen else None
         lay_out_weights(self.model)
         self.resting = resting_parts(self.model)
-        optimizers = self._optimizers()
-        self.wrapped, *self.optimizers = fabric.setup(self.model, *optimizers)
-        self.trained = Trained(self.model, optimizers, self.keeper, self.records, self._identity())
+        self._set_up(fabric)
         self.processes = Processes.of(fabric)
         self.batches = shared_out(self.train, fabric)
 
@@ -203,23 +209,57 @@ class Work:
         agree = from_first if fabric.world_size > 1 else None
         return EpochKeeper(self.validation, training.epochs, self.bounds, training.patience, agree)
 
-    def _facts_of_data(self) -> tuple[Bounds | None, Entrance]:
-        """Return the bounds of the inputs, and where they are perturbed if anybody does."""
+    def _look_at_data(self) -> None:
+        """Find the bounds of the inputs, where they are perturbed, and networks sized to them."""
         with torch.random.fork_rng():
             inputs, _ = next(iter(pairs(self.train)), (torch.empty(0), None))
-        bounds = bounds_of(self.train, self.stated_bounds, inputs)
+        self.bounds = bounds_of(self.train, self.stated_bounds, inputs)
         perturbed = any(objective.perturbs for objective in self.objectives)
-        return bounds, find_entrance(self.model, inputs) if perturbed else Entrance()
+        self.entrance = find_entrance(self.model, inputs) if perturbed else Entrance()
+        self.beside: dict[str, nn.Module] = {}
+        if self.make_companions is not None:
+            with seeded_random(self.training.seed):  # in every process the same
+                self.beside = self.make_companions(inputs, self.bounds)
 
-    def _optimizers(self) -> list[Any]:
-        parameters = [weight for weight in self.model.parameters() if weight.requires_grad]
+    def _set_up(self, fabric: Fabric) -> None:
+        """Give every network to Fabric with the optimisers that step it."""
+        optimizers = [self._optimizer(objective) for objective in self.objectives]
+        self.trained = Trained(
+            self.model, optimizers, self.keeper, self.records, self.beside, self._identity()
+        )
+        stepped: dict[int, Any] = {}
+        self.wrapped = self._wrap(fabric, None, stepped)
+        self.companions = {
+            name: Companion(self._wrap(fabric, name, stepped), self.beside[name])
+            for name in self.beside
+        }
+        self.optimizers = [stepped[number] for number in range(len(optimizers))]
+
+    def _wrap(self, fabric: Fabric, name: str | None, stepped: dict[int, Any]) -> nn.Module:
+        """Return a network as wrapped for training; its optimisers, wrapped, by their number."""
+        numbers = [place for place, one in enumerate(self.objectives) if one.trains == name]
+        optimizers = [self.trained.optimizers[number] for number in numbers]
+        wrapped: nn.Module
+        wrapped, *ready = fabric.setup(self._network(name), *optimizers)
+        stepped.update(zip(numbers, ready, strict=True))
+        return wrapped
+
+    def _network(self, name: str | None) -> nn.Module:
+        return self.model if name is None else self.beside[name]
+
+    def _optimizer(self, objective: Objective) -> Any:
+        weights = self._network(objective.trains).parameters()
+        parameters = [weight for weight in weights if weight.requires_grad]
         if not parameters:
             raise UserError("expected weights to train, got a model whose every weight is frozen.")
-        return [objective.optimizer(parameters) for objective in self.objectives]
+        return objective.optimizer(parameters)
 
     def _identity(self) -> dict[str, Any]:
         """Return what a checkpoint must agree with."""
-        shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
+        weights = self.model.state_dict()
+        for name, companion in self.beside.items():
+            weights |= {f"{name}: {key}": value for key, value in companion.state_dict().items()}
+        shapes = {name: list(value.shape) for name, value in weights.items()}
         names = [objective.name for objective in self.objectives]
         return {"settings": as_dict(self.training), "objectives": names, "weights": shapes}
 
@@ -287,6 +327,7 @@ class Work:
             bare=self.model,
             entrance=self.entrance,
             processes=self.processes,
+            companions=self.companions,
         )
 
     def _save(self, fabric: Fabric, place: Place) -> None:

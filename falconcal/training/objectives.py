@@ -5,7 +5,7 @@ batch. When one keeps the gradient at the model's entrance, the next may use it:
 shared-gradient mode.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -28,12 +28,34 @@ class Processes:
 
     count: int = 1
     total: Callable[[Tensor], Tensor] = field(default=lambda value: value)  # over all processes
+    rank: int = 0
 
     @classmethod
     def of(cls, fabric: Fabric) -> "Processes":
         if fabric.world_size == 1:
             return cls()
-        return cls(fabric.world_size, lambda value: fabric.all_reduce(value, reduce_op="sum"))  # type: ignore[arg-type,return-value]
+
+        def total(value: Tensor) -> Tensor:
+            return fabric.all_reduce(value, reduce_op="sum")  # type: ignore[return-value]
+
+        return cls(fabric.world_size, total, fabric.global_rank)
+
+    def span(self, part: Tensor) -> tuple[int, int]:
+        """Return how many examples lie before this process's part of a batch, and in the whole."""
+        if self.count == 1:
+            return 0, len(part)
+        sizes = torch.zeros(self.count, dtype=torch.long, device=part.device)
+        sizes[self.rank] = len(part)
+        sizes = self.total(sizes)
+        return int(sizes[: self.rank].sum()), int(sizes.sum())
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A network that is trained beside the model, and given to nobody."""
+
+    wrapped: nn.Module  # for training
+    bare: nn.Module  # itself, for passes that no wrapper must see
 
 
 @dataclass
@@ -51,9 +73,19 @@ class Step:
     bare: nn.Module | None = None  # the model itself, for passes that no wrapper must see
     entrance: Entrance = field(default_factory=Entrance)
     processes: Processes = field(default_factory=Processes)
+    companions: Mapping[str, Companion] = field(default_factory=dict)
     input_gradient: Tensor | None = None  # left by an objective that keeps it
     keeping: bool = False  # whether the clean pass must leave it
     kept_point: Tensor | None = None
+
+    @property
+    def itself(self) -> nn.Module:
+        """The model without a wrapper."""
+        return self.bare or self.model
+
+    def trained(self, objective: "Objective") -> nn.Module:
+        """Return the network whose weights an objective steps, as wrapped for training."""
+        return self.companions[objective.trains].wrapped if objective.trains else self.model
 
     def logits(self) -> Tensor:
         """Return the model's output on the clean batch, checked: (N, C)."""
@@ -96,6 +128,7 @@ class Objective:
     reduction: Literal["mean", "sum"] = "mean"  # of the terms, over the examples of a batch
     perturbs: bool = False  # whether it moves what enters the model
     sees_statistics: bool = True  # whether running statistics (BatchNorm) see its batches
+    trains: str | None = None  # the companion whose weights it steps; None is the model
 
 
 def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
@@ -137,7 +170,7 @@ def run_steps(
         optimizer.zero_grad(set_to_none=True)
         parts = [_backward(fabric, step, objective, keep, len(steps)) for step in steps]
         if clip_norm is not None:
-            fabric.clip_gradients(steps[0].model, optimizer, max_norm=clip_norm)
+            fabric.clip_gradients(steps[0].trained(objective), optimizer, max_norm=clip_norm)
         optimizer.step()
         terms[objective.name] = _together(parts, objective.reduction, steps[0].processes)
     return terms
@@ -190,12 +223,16 @@ def _enough_examples(count: int) -> Iterator[None]:
 
 @contextmanager
 def unseen_statistics(model: nn.Module) -> Iterator[None]:
-    """Give running statistics back as they were before what happens inside."""
+    """Let what happens inside change copies of running statistics, not themselves.
+
+    They are exchanged, not written back: a backward pass may yet ask whether they were written to.
+    """
     layers = [layer for layer in model.modules() if getattr(layer, "track_running_stats", False)]
-    buffers = [buffer for layer in layers for buffer in layer.buffers(recurse=False)]
-    before = [buffer.clone() for buffer in buffers]
+    kept = [(layer, *pair) for layer in layers for pair in layer.named_buffers(recurse=False)]
+    for layer, name, buffer in kept:
+        setattr(layer, name, buffer.clone())
     try:
         yield
     finally:
-        for buffer, value in zip(buffers, before, strict=True):
-            buffer.copy_(value)
+        for layer, name, buffer in kept:
+            setattr(layer, name, buffer)
