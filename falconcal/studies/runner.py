@@ -99,7 +99,7 @@ def _run(
     with store.writing(run) as folder:
         started = time.perf_counter()
         with history.recording(), watching(progress.epoch), store.checkpointing(run):
-            model = _train(study, dataset, run.seed, method, validation)
+            model = train(study, dataset, run.seed, method, validation)
         trained = time.perf_counter()
         scores = score(model, dataset.test, study.all_shifts(), progress=progress.scoring)
         origin["training_seconds"] = trained - started
@@ -113,9 +113,10 @@ def _run(
     store.drop_checkpoint(run)
 
 
-def _train(
+def train(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
+    """Train a method on a study's network and data, all from one seed."""
     model = make_model(study.model, dataset, seed)
     batches = dataset.train.batches(study.batch_size, shuffle=True, seed=seed)
     return method.fit(model, batches, validation)
@@ -167,7 +168,7 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     if weights.exists():
         return load_weights(weights, make_model(study.model, dataset))
     plain = dataset.validation.batches(500)
-    model = _train(reference, dataset, 0, reference.method(REFERENCE), plain)
+    model = train(reference, dataset, 0, reference.method(REFERENCE), plain)
     save_weights(weights, model)
     return model
 
