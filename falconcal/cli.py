@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -20,6 +20,7 @@ from falconcal.layout import model_file
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
     from falconcal.predicting import Outcome
+    from falconcal.tuning.search import Search
 
 WORST = 5  # groups shown on a terminal
 DAMAGED = 20  # images named on a terminal
@@ -79,6 +80,7 @@ def _options(
     "falconcal run digits\n\n"
     "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
     "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
+    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
     "falconcal run my_study.toml"
 )
 def run(
@@ -94,6 +96,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Change a setting: key=value. May be given often."),
     ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
+    ] = None,
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
@@ -104,7 +109,7 @@ def run(
     from falconcal.studies.runner import run_study
 
     wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
-    found = find_study(study, wanted)
+    found = find_study(study, wanted, settings)
     directory = out if out is not None else Path("runs") / found.name
     chosen = [name.strip() for name in methods.split(",")] if methods is not None else None
     try:
@@ -114,6 +119,81 @@ def run(
     except KeyboardInterrupt:
         _say_how_to_go_on(directory)
         raise typer.Exit(FAILED) from None
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal tune digits --method falcon --trials 20\n\n"
+    "falconcal tune digits --method falcon --trials 20 --workers 2 --set tuning.epochs=10\n\n"
+    "falconcal tune digits --method dropout --trials 8 "
+    "--set 'search.dropout.l2_weight={low=1e-4, high=0.1, log=true}'\n\n"
+    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned"
+)
+def tune(
+    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+    method: Annotated[
+        str, typer.Option(help="The method of the study; one with a base is tuned through it.")
+    ],
+    trials: Annotated[
+        int, typer.Option(help="Number of trials in all, those that are done already included.")
+    ],
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Of Optuna; trials.db in the output folder unless given."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/tune/STUDY unless given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the points drawn, and of every training.")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes, a thread each.")] = 1,
+    prune: Annotated[
+        bool, typer.Option(help="End trials early that fall behind the median of the others.")
+    ] = True,
+    also_score_test: Annotated[
+        bool,
+        typer.Option(
+            "--also-score-test",
+            help="Measure every complete trial on test data too, once it is judged, to see how "
+            "well the criterion ranks; nothing is chosen by it.",
+        ),
+    ] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings chosen before, such as the reference's.")
+    ] = None,
+) -> None:
+    """Choose a method's settings on validation data alone, and keep every trial.
+
+    The lowest criterion wins among trials that are accurate enough. Running again goes on.
+    """
+    from falconcal.tuning import need_optuna
+
+    need_optuna()
+    from falconcal.studies import find_study
+    from falconcal.tuning.choice import check_chosen
+    from falconcal.tuning.search import Search
+    from falconcal.tuning.search import tune as search_for
+
+    found = find_study(study, changes or [], settings)
+    directory = out if out is not None else Path("runs") / "tune" / found.name
+    search = Search(
+        found, method, trials, directory, storage, seed, prune=prune,
+        also_score_test=also_score_test,
+    )  # fmt: skip
+    try:
+        _announce(search)
+        rows = search_for(search, workers, _show_trial)
+    except KeyboardInterrupt:
+        errors.print(
+            f"Interrupted. Trials that ended stay in {directory}. To go on: {_command()}",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        raise typer.Exit(FAILED) from None
+    _show_trials(directory, rows)
+    check_chosen(rows, search.place.name)
 
 
 @app.command(
@@ -306,13 +386,51 @@ def _table(title: str, heading: list[str], rows: list[list[str]]) -> Table:
     return shown
 
 
+def _announce(search: "Search") -> None:
+    """Say what is searched, where that is not what the words of the command say."""
+    if search.place.name != search.method:
+        output.print(f"{search.method} is tuned through {search.place.name}.", highlight=False)
+    planned = len(list(search.plan()))
+    if planned < search.trials:
+        output.print(f"The search has {planned} points, so there are as many trials.")
+
+
+def _show_trial(row: dict[str, Any]) -> None:
+    """Print a trial that ended in one line."""
+    words = f"{row['method']}, trial {row['trial']}: {row['state']}"
+    if "criterion" in row:
+        words += f", criterion {row['criterion']:.4f}, accuracy {row['accuracy']:.4f}"
+    if "reason" in row:
+        words += f", {row['reason']}"
+    if "seconds" in row:
+        words += f", {row['seconds']:.0f} s"
+    output.print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
+    from falconcal.report.trials import HEADING, best_cells, rank_correlations, write_history
+
+    output.print(_table("Best trials, by validation data", HEADING, best_cells(rows)))
+    for name, (correlation, trials) in rank_correlations(rows).items():
+        output.print(
+            f"Rank correlation of criterion and mean micro ECE on test data, {name}: "
+            f"{correlation:.2f} over {trials} trials; nothing was chosen by it.",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+    for title, file in (("History", write_history(directory)), ("Best", directory / "best.toml")):
+        output.print(f"{title}: {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _command() -> str:
+    return shlex.join(["falconcal", *sys.argv[1:]])
+
+
 def _say_how_to_go_on(directory: Path) -> None:
     from falconcal.studies.store import Store
 
-    words = shlex.join(["falconcal", *sys.argv[1:]])
     errors.print(
         f"Interrupted. Complete runs in {directory}: {len(Store(directory).runs())}; they stay. "
-        f"To go on: {words}",
+        f"To go on: {_command()}",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -19,7 +19,7 @@ LAYERS = [
     "data", "shifts", "models", "losses", "sampling", "predictions", "reading", "metrics",
     "evidence", "assessment", "selection", "training", "method", "recalibration", "methods",
     "saving", "predicting", "evaluation", "estimator", "lightning",
-    "studies", "report", "catalogue", "progress", "cli",
+    "studies", "tuning", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -140,7 +140,7 @@ def test_every_dependency_is_pinned() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"]]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"], *extras["tune"]]
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
     normal = {name.lower().replace("_", "-") for name in pinned}
     for requirement in wanted:

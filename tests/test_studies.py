@@ -171,7 +171,7 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
         "falconcal.studies.runner.make_model", lambda _, __, seed: small_network(seed=seed)
     )
     for seed in (0, 1):
-        runner._train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
+        runner.train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
     (first, _), (second, _) = seen
     assert first != second
     assert [order for _, order in seen] == [0, 1]

@@ -19,10 +19,13 @@ STUDIES: dict[str, str] = {
 __all__ = ["STUDIES", "Study", "find_study"]
 
 
-def find_study(name: str, changes: Iterable[str] = ()) -> Study:
-    """Return a study by its name in the table or the path of its TOML file."""
+def find_study(name: str, changes: Iterable[str] = (), settings: Path | None = None) -> Study:
+    """Return a study by its name in the table or the path of its TOML file.
+
+    ``changes`` are ``key=value``; ``settings`` is a file of tuned ones, which stand beneath them.
+    """
     if name in STUDIES:
-        return read_study(STUDIES[name], f"study {name}", changes)
+        return read_study(STUDIES[name], f"study {name}", changes, settings)
     if name.endswith(".toml") or "/" in name:
-        return read_study_file(Path(name), changes)
+        return read_study_file(Path(name), changes, settings)
     raise unknown("study", name, STUDIES)

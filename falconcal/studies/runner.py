@@ -59,7 +59,7 @@ def run_study(
     runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
     store = Store(directory)
     with store.opened(study.resolved()):
-        dataset = _dataset(study)
+        dataset = dataset_of(study)
         _try_shifts(study, dataset)
         for number, run in enumerate(runs, start=1):
             if store.complete(run):
@@ -75,12 +75,14 @@ def run_study(
             write_pictures(directory, dataset.test, study.all_shifts())
 
 
-def _dataset(study: Study) -> Dataset:
+def dataset_of(study: Study) -> Dataset:
+    """Load the dataset that a study names, with the settings it gives."""
     name, settings = name_and_settings("dataset", study.dataset)
     return load_dataset(name, **settings)
 
 
-def _model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
+def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
+    """Make the network that a study names, its first weights by the seed."""
     name, settings = name_and_settings("model", study.model)
     return make_model(name, dataset, seed, **settings)
 
@@ -89,7 +91,7 @@ def _try_shifts(study: Study, dataset: Dataset) -> None:
     """Find out before training whether the shifts can be applied to this data."""
     one, shifts = dataset.test.first(1), study.all_shifts()
     asked = any("model" in shift.needs for shift in shifts)
-    model = _model(study, dataset) if asked else None
+    model = model_of(study, dataset) if asked else None
     for shift in shifts:
         shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
 
@@ -165,7 +167,7 @@ def _fit(
         return _calibrate(study, store, dataset, base, method, validation)
     watch, history = Stopwatch(), History()
     with history.recording(), watching(progress.epoch), store.checkpointing(run):
-        model = _train(study, dataset, run.seed, method, validation)
+        model = train(study, dataset, run.seed, method, validation)
     facts = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
     return Fitted(model, history.table(), facts)
 
@@ -189,7 +191,7 @@ def _calibrate(
 ) -> Fitted:
     """Calibrate the model of another run; its training counts as if it had been done here."""
     watch, folder = Stopwatch(), base.folder(store.directory)
-    structure = structure_of(method.base, _model(study, dataset, base.seed))
+    structure = structure_of(method.base, model_of(study, dataset, base.seed))
     model = load_weights(folder / WEIGHTS, structure)
     lay_out_weights(model)  # as training does: other orders in memory round differently
     fitted = dataclasses.replace(method, base=None).fit(model, None, validation)
@@ -200,10 +202,11 @@ def _calibrate(
     return Fitted(fitted, read_table(folder / "history.parquet"), facts)
 
 
-def _train(
+def train(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
-    model = _model(study, dataset, seed)
+    """Train a method on a study's network and data, all from one seed."""
+    model = model_of(study, dataset, seed)
     return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
 
 
@@ -253,11 +256,11 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
     weights = store.directory / "reference" / WEIGHTS
     same = RunKey(PLAIN, REFERENCE, 0).folder(store.directory) / WEIGHTS
     if not chooses_epoch(study.method(REFERENCE)) and same.exists():
-        return load_weights(same, _model(study, dataset))
+        return load_weights(same, model_of(study, dataset))
     if weights.exists():
-        return load_weights(weights, _model(study, dataset))
+        return load_weights(weights, model_of(study, dataset))
     plain = dataset.validation.batches(500)
-    model = _train(reference, dataset, 0, reference.method(REFERENCE), plain)
+    model = train(reference, dataset, 0, reference.method(REFERENCE), plain)
     save_weights(weights, model)
     return model
 

@@ -33,12 +33,15 @@ class Store:
         self.directory = directory
 
     @contextmanager
-    def opened(self, study: dict[str, Any]) -> Iterator[None]:
-        """Hold the folder for one process, its settings checked against the study's."""
+    def opened(self, study: dict[str, Any], wait: float = 0) -> Iterator[None]:
+        """Hold the folder for one process, its settings checked against the study's.
+
+        ``wait`` is how many seconds another may still be at work in it; -1 waits for ever.
+        """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self.directory / ".lock")
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=wait)
         except filelock.Timeout:
             raise UserError(
                 f"another falconcal is at work in {self.directory}: wait for it, or choose "

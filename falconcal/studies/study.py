@@ -17,6 +17,7 @@ from falconcal.settings import Count, as_dict, settings
 from falconcal.shifts import Shift, find_shift
 from falconcal.shifts.affine import Centre
 
+TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 ENTRIES = ("dataset", "model")
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
@@ -39,6 +40,8 @@ class Study:
     selection_shifts: Names = ()  # those that served to choose settings; reported apart
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
+    search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
+    tuning: dict[str, Any] = Field(default_factory=dict)  # what a trial of it may cost
 
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
@@ -51,7 +54,8 @@ class Study:
 
     def resolved(self) -> dict[str, Any]:
         """Return the study as plain data, every method with all its settings, defaults too."""
-        return {**as_dict(self), "methods": {name: self._resolved(name) for name in self.methods}}
+        values = {key: value for key, value in as_dict(self).items() if key not in TUNING}
+        return {**values, "methods": {name: self._resolved(name) for name in self.methods}}
 
     def _resolved(self, name: str) -> dict[str, Any]:
         values = _seedless(plain_settings(self.method(name)))
@@ -73,12 +77,16 @@ class Study:
         return {**values, "base": self._written_out(base, inside)}
 
 
-def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
-    """Return a study from TOML text with ``key=value`` changes, every name in it checked."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source} is not valid TOML: {error}.") from None
+def read_study(
+    text: str, source: str, changes: Iterable[str] = (), settings: Path | None = None
+) -> Study:
+    """Return a study from TOML text with ``key=value`` changes, every name in it checked.
+
+    ``settings`` is a file as tuning writes it; what it says of methods stands before the study's.
+    """
+    values = _parsed(text, source)
+    if settings is not None:
+        _take_over(values, settings)
     for change in changes:
         _apply(values, change)
     study = Study(**values)
@@ -91,12 +99,45 @@ def read_study(text: str, source: str, changes: Iterable[str] = ()) -> Study:
     return study
 
 
-def read_study_file(path: Path, changes: Iterable[str] = ()) -> Study:
+def read_study_file(path: Path, changes: Iterable[str] = (), settings: Path | None = None) -> Study:
+    return read_study(_text(path, "study"), str(path), changes, settings)
+
+
+def _text(path: Path, kind: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read study {path}: {error}.") from None
-    return read_study(text, str(path), changes)
+        raise UsageError(f"cannot read {kind} {path}: {error}.") from None
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source} is not valid TOML: {error}.") from None
+
+
+def _take_over(values: dict[str, Any], path: Path) -> None:
+    """Put the settings of methods that a file states in the place of the study's own."""
+    stated = _parsed(_text(path, "settings"), str(path))
+    tables = stated.get("methods")
+    if set(stated) != {"methods"} or not isinstance(tables, dict):
+        raise UsageError(
+            f"{path}: expected tables [methods.NAME] and nothing else, as falconcal tune writes "
+            f"them, got {', '.join(stated) or 'none'}."
+        )
+    for name, table in tables.items():
+        _merge(_method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
+
+
+def _merge(table: dict[str, Any], stated: Any, place: str) -> None:
+    if not isinstance(stated, dict):
+        raise UsageError(f"{place}: expected a table of settings, got {stated!r}.")
+    for setting, value in stated.items():
+        if setting == "base" and isinstance(value, dict):
+            _merge(_base_table(table.setdefault("base", {}), place), value, f"{place}.base")
+        else:
+            table[setting] = value
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
@@ -114,7 +155,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
     elif method in ENTRIES and key.strip().startswith(f"{method}."):
         table = _entry_table(values, method)
     else:
-        table = _method_table(values, method, key)
+        table = _table(values, method, f"--set {key}")
     table[setting] = _value(text.strip())
 
 
@@ -123,6 +164,19 @@ def _entry_table(values: dict[str, Any], kind: str) -> dict[str, Any]:
     name, settings = name_and_settings(kind, values.get(kind, {}))
     values[kind] = {"name": name, **settings}
     table: dict[str, Any] = values[kind]
+    return table
+
+
+def _table(values: dict[str, Any], name: str, key: str) -> dict[str, Any]:
+    """Return the table that a name leads to: of a method, or one of those for tuning."""
+    kind, _, method = name.partition(".")
+    if kind not in TUNING or kind in values.get("methods", {}):
+        return _method_table(values, name, key)
+    table = values.setdefault(kind, {})
+    if method and isinstance(table, dict):
+        table = table.setdefault(method, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{key}: expected {name} to be a table, got {table!r}.")
     return table
 
 
@@ -136,7 +190,7 @@ def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, An
     table = methods.get(method)
     if not isinstance(table, dict):
         raise UsageError(
-            f"--set {key}: the study has no method {method!r}. {did_you_mean(method, methods)}"
+            f"{key}: the study has no method {method!r}. {did_you_mean(method, methods)}"
         )
     return table
 
@@ -144,15 +198,15 @@ def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, An
 def _base_table(base: Any, key: str) -> dict[str, Any]:
     if not isinstance(base, dict):
         raise UsageError(
-            f"--set {key}: the base is {base!r}, no table of its own; change the settings of that "
+            f"{key}: the base is {base!r}, no table of its own; change the settings of that "
             "method of the study instead."
         )
     return base
 
 
 def _check_key(setting: str, key: str) -> None:
-    if setting == "methods" or setting not in Study.__dataclass_fields__:
-        known = [name for name in Study.__dataclass_fields__ if name != "methods"]
+    known = [name for name in Study.__dataclass_fields__ if name not in ("methods", *TUNING)]
+    if setting not in known:
         raise UsageError(
             f"--set {key}: unknown setting. {did_you_mean(setting, known)} "
             "A method's setting is written METHOD.SETTING=value, for example falcon.epochs=10."

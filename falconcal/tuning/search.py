@@ -1,0 +1,244 @@
+"""The search: reference, plan, workers, and what is chosen in the end."""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, repeat
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import optuna
+import torch
+from torch import nn
+
+from falconcal.data import Dataset
+from falconcal.errors import UsageError, UserError
+from falconcal.layout import WEIGHTS
+from falconcal.selection import shifted_validation
+from falconcal.settings import as_dict
+from falconcal.shifts import find_shift
+from falconcal.studies import Study
+from falconcal.studies.runner import dataset_of, model_of, train
+from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.study import REFERENCE
+from falconcal.tuning.budget import Tuning, budgeted, read_tuning
+from falconcal.tuning.choice import write_best
+from falconcal.tuning.ledger import Ledger, Row
+from falconcal.tuning.places import Place, find_place
+from falconcal.tuning.spaces import Point, Space, check_search, find_space, own_point, points
+from falconcal.tuning.trial import Bench, run_trial, trial_method
+
+STARTUP = 4  # trials that end before any is pruned
+POLL = 0.5  # seconds between looks at what the workers have done
+Told = Callable[[Row], None]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, where it is kept, and how."""
+
+    study: Study
+    method: str
+    trials: int
+    directory: Path
+    storage: str | None = None
+    seed: int = 0
+    prune: bool = True
+    also_score_test: bool = False
+
+    @property
+    def tuning(self) -> Tuning:
+        return read_tuning(self.study.tuning)
+
+    @property
+    def place(self) -> Place:
+        return find_place(self.study, self.method)
+
+    @property
+    def space(self) -> Space:
+        return find_space(self.study, self.place)
+
+    def plan(self) -> Iterator[Point]:
+        """Give the points of the trials; where Optuna samples, an empty one for each it chooses."""
+        planned = points(self.space, own_point(self.place, self.space), self.seed)
+        if self.tuning.sampler == "random":
+            return islice(planned, self.trials)
+        return islice((*islice(planned, 1), *repeat({}, self.trials)), self.trials)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what all trials of a folder share."""
+        places = {find_place(self.study, name).name for name in self.study.methods}
+        spaces = {name: find_space(self.study, find_place(self.study, name)) for name in places}
+        return {
+            **self.study.resolved(),
+            "tuning": {**as_dict(self.tuning), "seed": self.seed},
+            "search": {
+                name: {setting: values.plain() for setting, values in space.items()}
+                for name, space in sorted(spaces.items())
+            },
+        }
+
+
+def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[Row]:
+    """Do what is left of the trials, write the best settings, and return the rows of all trials.
+
+    ``told`` is called with the row of every trial of the method that ends meanwhile.
+    """
+    check(search, workers)
+    with _one_thread(), Store(search.directory).opened(search.identity(), wait=-1):
+        bench = make_bench(search)
+        ledger = Ledger(search.directory, search.storage, search.study.name)
+        trials = _trials(search, ledger)
+        ledger.plan_again(trials)
+        ledger.plan(trials, search.plan())
+    news = News(ledger, search.place.name, told)
+    try:
+        if workers == 1:
+            _work(search, bench, ledger, news)
+        else:
+            _work_in_processes(search, ledger, workers, news)
+        return _conclude(search, ledger)
+    finally:
+        ledger.close()
+
+
+def _conclude(search: Search, ledger: Ledger) -> list[Row]:
+    """Write down all trials, and of every method the best one."""
+    ledger.write_rows()
+    rows = ledger.rows()
+    places = {row["method"]: find_place(search.study, row["method"]) for row in rows}
+    write_best(search.directory, search.study.name, rows, places)
+    return rows
+
+
+def check(search: Search, workers: int) -> None:
+    """Refuse what cannot be searched before anything is made."""
+    if search.trials < 1 or workers < 1 or search.seed < 0:
+        raise UsageError(
+            f"expected at least 1 trial, 1 worker and a seed from 0 on, got {search.trials}, "
+            f"{workers} and {search.seed}."
+        )
+    if REFERENCE not in search.study.methods:
+        raise UsageError(
+            f"tuning needs the method {REFERENCE} in the study, whose model perturbs the "
+            "validation data for all methods alike."
+        )
+    _ = search.tuning, search.space
+    check_search(search.study)
+
+
+def make_bench(search: Search) -> Bench:
+    """Return what trials share; the reference model is trained once a folder, and kept there."""
+    study = search.study
+    dataset = budgeted(dataset_of(study), search.tuning)
+    reference = _reference(search, dataset)
+    shifts = [find_shift(name, study.centre) for name in study.selection_shifts]
+    validation = shifted_validation(dataset.validation, reference, shifts)
+    return Bench(
+        study=study,
+        place=search.place,
+        space=search.space,
+        tuning=search.tuning,
+        seed=search.seed,
+        dataset=dataset,
+        validation=validation,
+        also_score_test=search.also_score_test,
+    )
+
+
+def _reference(search: Search, dataset: Dataset) -> nn.Module:
+    """Return the study's dropout model of seed 0, its last epoch, under the budget of a trial."""
+    file = search.directory / "reference" / WEIGHTS
+    if file.exists():
+        return load_weights(file, model_of(search.study, dataset))
+    method = trial_method(search.study.method(REFERENCE), search.tuning, 0, {}, kept="last")
+    model = train(search.study, dataset, 0, method, dataset.validation.batches(500))
+    save_weights(file, model)
+    return model
+
+
+def _trials(search: Search, ledger: Ledger) -> optuna.Study:
+    """Return the Optuna study of the method, with what decides on a trial's early end."""
+    epochs = search.tuning.epochs or int(getattr(search.place.method, "epochs", 1))
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=-(-epochs // 2))
+    return ledger.trials_of(search.place.name, pruner if search.prune else None)
+
+
+def _work(search: Search, bench: Bench, ledger: Ledger, after: Callable[[], None]) -> None:
+    """Do trials one after another until none waits."""
+    trials, parent = _trials(search, ledger), multiprocessing.parent_process()
+    with _one_thread(), ledger.working():
+        while parent is None or parent.is_alive():
+            trial = ledger.claim(trials, search.seed)
+            if trial is None:
+                return
+            run_trial(bench, trials, trial)
+            ledger.write_rows()
+            after()
+
+
+def _work_elsewhere(search: Search) -> None:
+    """Do trials in a process of its own; it is the first one that answers to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    ledger = Ledger(search.directory, search.storage, search.study.name)
+    _work(search, make_bench(search), ledger, lambda: None)
+    ledger.close()
+
+
+def _work_in_processes(search: Search, ledger: Ledger, workers: int, news: "News") -> None:
+    """Do trials in processes; what one leaves that dies is taken up by new ones."""
+    trials = _trials(search, ledger)
+    while waiting := ledger.waiting(trials):
+        _watch([_start(search) for _ in range(min(workers, waiting))], news)
+        ledger.plan_again(trials)
+        ledger.write_rows()
+        if ledger.waiting(trials) == waiting:
+            raise UserError("every worker ended before a trial did: see their messages above.")
+
+
+def _start(search: Search) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_work_elsewhere, args=(search,))
+    process.start()
+    return process
+
+
+def _watch(processes: list[BaseProcess], news: "News") -> None:
+    """Wait for processes and pass on what they do; whatever happens here, none is left behind."""
+    try:
+        while any(process.is_alive() for process in processes):
+            time.sleep(POLL)
+            news()
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+class News:
+    """Tells of every trial that ended since it was last asked."""
+
+    def __init__(self, ledger: Ledger, method: str, told: Told) -> None:
+        self.ledger, self.method, self.told = ledger, method, told
+        self.known = len(ledger.ended(method))
+
+    def __call__(self) -> None:
+        rows = self.ledger.ended(self.method)
+        for row in rows[self.known :]:
+            self.told(row)
+        self.known = len(rows)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread, as every worker does: the figures are then the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
