@@ -29,7 +29,7 @@ from falconcal.methods.mc_dropout import drops_out
 from falconcal.models import MODELS, LeNet, PixelRecurrent, TokenTransformer, make_model
 from falconcal.predictions import predict
 from falconcal.training import Step, watching
-from tests.conftest import small_network
+from tests.conftest import data_for, small_network
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning"),
@@ -40,6 +40,14 @@ pytestmark = [
 def fit(method: Any, tiny: Dataset, model: nn.Module | None = None) -> Any:
     train = tiny.train.batches(30, shuffle=True, seed=7)
     return method.fit(model or small_network(), train, tiny.validation.batches())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_member_is_drawn_by_the_seed_of_the_model(seed: int, tiny: Dataset) -> None:
+    torch.manual_seed(seed)
+    given = nn.Sequential(nn.Flatten(), nn.Linear(784, 3))
+    members = fit(Ensemble(base=L2Dropout(epochs=1, seed=seed), size=3), tiny, given).members
+    assert len(members) == 3  # a member that began as the model would have been refused
 
 
 def test_a_mixture_averages_probabilities(tiny: Dataset) -> None:
@@ -119,12 +127,26 @@ def test_members_can_start_from_the_weights_given(tiny: Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_network_of_the_table_can_be_drawn_anew(name: str, tiny: Dataset) -> None:
-    model = make_model(name, tiny)
-    for (weight_name, one), other in zip(
-        model.named_parameters(), fresh_copy(model).parameters(), strict=True
-    ):
-        assert not torch.equal(one, other) or one.unique().numel() == 1, weight_name
+def test_every_network_of_the_table_can_be_drawn_anew(name: str) -> None:
+    model = make_model(name, data_for(name))
+    torch.manual_seed(1)
+    pairs = zip(model.named_parameters(), fresh_copy(model).parameters(), strict=True)
+    for (weight_name, given), drawn in pairs:
+        stays = not given.requires_grad or bool((given == given.flatten()[0]).all())
+        assert torch.equal(given, drawn) == stays, weight_name
+
+
+def test_a_resnet_is_drawn_anew_as_it_was_drawn_first() -> None:
+    """He's deviation is sqrt(2 / (outputs * size)), not that of the layers themselves."""
+    model = make_model("resnet_small", data_for("resnet_small"))
+    torch.manual_seed(1)
+    fresh = fresh_copy(model)
+    weight = max(
+        (layer.weight for layer in fresh.modules() if isinstance(layer, nn.Conv2d)),
+        key=lambda weight: weight.numel(),
+    )
+    expected = (2 / weight[:, 0].numel()) ** 0.5
+    assert weight.std().item() == pytest.approx(expected, rel=0.02)
 
 
 def test_a_transformer_can_be_drawn_anew() -> None:
@@ -207,6 +229,15 @@ def test_ensembles_and_temperatures_go_into_each_other(tiny: Dataset) -> None:
         assert predict(model, tiny.test).log_probs.isfinite().all()
 
 
+def test_members_that_draw_draw_the_same_once_loaded(tiny: Dataset) -> None:
+    method = Ensemble(base=MCDropout(epochs=1, samples=3), size=2)
+    trained = fit(method, tiny)
+    loaded = method.structure(small_network(seed=5))
+    loaded.load_state_dict(trained.state_dict())
+    assert torch.equal(predict(trained, tiny.test).probs, predict(loaded, tiny.test).probs)
+    assert len({member.seed for member in trained.members}) == 2
+
+
 def test_by_default_members_are_trained_adversarially_and_falcons_are_not() -> None:
     assert Ensemble() == Ensemble(base=Adversarial(epsilon=0.01), size=5)
     assert FalconEnsemble().base == Falcon()
@@ -241,12 +272,11 @@ def normalised_network() -> nn.Module:
     )
 
 
-def test_an_ensemble_trains_in_two_processes(tiny: Dataset) -> None:
+def test_a_member_trains_in_two_processes(tiny: Dataset) -> None:
     """Clean and moved batch in one step, with BatchNorm, which processes share."""
     base = Adversarial(epochs=1, devices=2, accelerator="cpu", bounds=Bounds(0.0, 1.0))
-    first, second = fit(Ensemble(base=base, size=2), tiny, normalised_network()).members
-    assert not torch.equal(first[2].weight, second[2].weight)
-    assert first[3].num_batches_tracked == 6  # 3 batches, each clean and moved
+    (member,) = fit(Ensemble(base=base, size=1), tiny, normalised_network()).members
+    assert member[3].num_batches_tracked == 6  # 3 batches, each clean and moved
 
 
 def test_the_loss_is_that_of_the_clean_and_of_the_moved_batch(tiny: Dataset) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from falconcal.data import Batches
 from falconcal.data.examples import mixed_seed
 from falconcal.errors import UserError
-from falconcal.method import Base, innermost, seeded, structure_of
+from falconcal.method import Base, Method, innermost, seeded, structure_of
 from falconcal.methods.adversarial import Adversarial
 from falconcal.methods.falcon import Falcon
 from falconcal.modes import seeded_random
@@ -38,15 +38,21 @@ class Ensemble:
         return Mixture(members).eval()
 
     def structure(self, model: nn.Module) -> nn.Module:
-        copies = (copy.deepcopy(model) for _ in range(self.size))
-        return Mixture(structure_of(self.base, member) for member in copies).eval()
+        bases = [self._base(number) for number in range(self.size)]
+        return Mixture(structure_of(base, copy.deepcopy(model)) for base in bases).eval()
+
+    def _base(self, number: int) -> Method:
+        """Return the base with the seed of a member, from which it may draw in use too."""
+        return seeded(self.base, member_seed(self._seed(), number))
+
+    def _seed(self) -> int:
+        return getattr(innermost(self.base), "seed", 0)
 
     def _member(
         self, model: nn.Module, train: Batches, validation: Batches, number: int
     ) -> nn.Module:
-        seed = member_seed(getattr(innermost(self.base), "seed", 0), number)
-        start = self._start(model, seed)
-        return seeded(self.base, seed).fit(start, reordered(train, number), validation)
+        start = self._start(model, member_seed(self._seed(), number))
+        return self._base(number).fit(start, reordered(train, number), validation)
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
         """Return the network that a member begins as."""
@@ -75,7 +81,8 @@ class Mixture(nn.Module):
 
 
 def member_seed(seed: int, number: int) -> int:
-    return mixed_seed(seed, number) % 2**32
+    """Return a member's seed, far from those that people choose: the model may be drawn by one."""
+    return mixed_seed(seed + 1, number + 1) % 2**32
 
 
 def reordered(train: Batches, number: int) -> Batches:

@@ -42,6 +42,9 @@ class ResNet(nn.Module):
             inputs = width * 2**stage * EXPANSION[kind]
         self.stages = len(blocks)
         self.fc = nn.Linear(inputs, classes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         self.apply(_begin)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
