@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy
 import torch
 
+from falconcal.data.augmentation import turned_moved_flipped
 from falconcal.data.decoded import decoded
 from falconcal.data.examples import Dataset
 from falconcal.data.images import PIXELS, Images, as_images
@@ -42,8 +43,9 @@ IMAGE = (SIDE, SIDE, CHANNELS)
 
 @settings
 class Cifar10:
-    """Where CIFAR-10 lies, unless it is to be looked for."""
+    """Whether training batches are augmented as in the paper, and where CIFAR-10 lies."""
 
+    augment: bool = True
     path: str | None = None
 
     def load(self) -> Dataset:
@@ -54,7 +56,8 @@ class Cifar10:
                 f"validate, got {len(train)}: are the files the official ones?"
             )
         parts = train.part(slice(-VALIDATION)), train.part(slice(-VALIDATION, None)), test
-        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts)
+        augment = turned_moved_flipped if self.augment else None
+        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts, augment=augment)
 
     def load_test(self) -> Images:
         return self._images("test")
