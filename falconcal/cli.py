@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WORST = 5  # groups shown on a terminal
 DAMAGED = 20  # images named on a terminal
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
 
 app = typer.Typer(
     name="falconcal",
@@ -34,6 +35,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+data = typer.Typer(
+    help="The datasets' files: what is here, downloads, checksums.", no_args_is_help=True
+)
+app.add_typer(data, name="data")
 output = Console()
 errors = Console(stderr=True)
 
@@ -99,6 +104,7 @@ def run(
     settings: Annotated[
         Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
     ] = None,
+    offline: OfflineOption = False,
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
@@ -108,6 +114,7 @@ def run(
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
+    _stay_offline(offline)
     wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
     found = find_study(study, wanted, settings)
     directory = out if out is not None else Path("runs") / found.name
@@ -315,6 +322,53 @@ def predict(
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)
     _show_outcome(outcome, target, threshold)
+
+
+@data.command("list", epilog="Example:\n\nfalconcal data list")
+def list_data() -> None:
+    """List the files of each dataset, where they lie, and what is to be downloaded."""
+    from falconcal.data.holdings import holdings
+
+    for one in holdings():
+        where = str(one.place or f"to download, {one.megabytes:,.1f} MB")
+        words = f"{one.dataset:<16}  {one.file:<26}  {where}"
+        output.print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+@data.command(epilog="Example:\n\nfalconcal data fetch mnist")
+def fetch(
+    name: Annotated[str, typer.Argument(help="A dataset of falconcal data list.")],
+    offline: OfflineOption = False,
+) -> None:
+    """Download what is not here of a dataset, each file checked against its checksum."""
+    from falconcal.data.holdings import fetch_dataset
+
+    _stay_offline(offline)
+    for path in fetch_dataset(name):
+        output.print(str(path), highlight=False, markup=False, soft_wrap=True)
+
+
+@data.command(epilog="Examples:\n\nfalconcal data verify\n\nfalconcal data verify mnist")
+def verify(
+    name: Annotated[str | None, typer.Argument(help="A dataset; all of them if none.")] = None,
+) -> None:
+    """Compare the files that are here with the published checksums."""
+    from falconcal.data.holdings import verify_dataset
+    from falconcal.data.sources import SOURCES
+
+    verdicts = []
+    for dataset in [name] if name is not None else SOURCES:
+        for file, verdict in verify_dataset(dataset):
+            verdicts.append(verdict)
+            words = f"{dataset}: {file}: {verdict}"
+            output.print(words, highlight=False, markup=False, soft_wrap=True)
+    if "not as published" in verdicts:
+        raise UserError("some files are not as published: what is read from them may differ.")
+
+
+def _stay_offline(wanted: bool) -> None:
+    if wanted:
+        os.environ["FALCONCAL_OFFLINE"] = "1"
 
 
 @app.command("list", epilog="Examples:\n\nfalconcal list\n\nfalconcal list shifts")

@@ -123,7 +123,7 @@ def test_commands_in_the_docs_are_commands() -> None:
         command.name or command.callback.__name__
         for command in app.registered_commands
         if command.callback
-    }
+    } | {group.name for group in app.registered_groups}
     for page in PAGES:
         for name in re.findall(r"^falconcal ([a-z]+)", page.read_text(), flags=re.MULTILINE):
             assert name in names, f"{page.name}: falconcal {name}"

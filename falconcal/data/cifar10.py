@@ -5,29 +5,36 @@ version, packed or unpacked, or NumPy arrays, ``train_images_1..5.npy.xz``. Deco
 lie in the cache and are memory-mapped. The python version is pickles, which may run any code.
 """
 
+import hashlib
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy
+import torch
 
+from falconcal.data.augmentation import turned_moved_flipped
 from falconcal.data.decoded import decoded
 from falconcal.data.examples import Dataset
 from falconcal.data.images import PIXELS, Images, as_images
-from falconcal.data.places import find, folders, missing
+from falconcal.data.places import find, folders
+from falconcal.data.sources import CIFAR10
 from falconcal.errors import UserError
 from falconcal.settings import settings
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-FOLDERS = ("cifar-10", "cifar10", "cifar-10-batches-bin", "cifar-10-batches-py")
-ARCHIVE, UNPACKED = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
+UNPACKED = "cifar-10-batches-bin"
 PICKLED = ("cifar-10-python.tar.gz", "cifar-10-batches-py/data_batch_1", "data_batch_1")
 BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
+PUBLISHED = """
+5dd7e06a14cb22eb9f671a540d1b7c25 5ea93a67294ea407fff1d09f752e9692 942cd6a4bcdd0dd3c604fbe906cb4421
+ae636b3ba5c66a11e91e8cb52e771fcb 53f37980c15c3d472c316c40844f3f0d 803d5f7f4d78ea53de84dbe85f74fb6d
+"""  # md5 of the batches' files, training then test
 VALIDATION = 5000
 SIDE, CHANNELS = 32, 3
 RECORD = 1 + CHANNELS * SIDE * SIDE  # label, then the planes of red, green and blue
@@ -36,8 +43,9 @@ IMAGE = (SIDE, SIDE, CHANNELS)
 
 @settings
 class Cifar10:
-    """Where CIFAR-10 lies, unless it is to be looked for."""
+    """Whether training batches are augmented as in the paper, and where CIFAR-10 lies."""
 
+    augment: bool = True
     path: str | None = None
 
     def load(self) -> Dataset:
@@ -48,13 +56,14 @@ class Cifar10:
                 f"validate, got {len(train)}: are the files the official ones?"
             )
         parts = train.part(slice(-VALIDATION)), train.part(slice(-VALIDATION, None)), test
-        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts)
+        augment = turned_moved_flipped if self.augment else None
+        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts, augment=augment)
 
     def load_test(self) -> Images:
         return self._images("test")
 
     def _images(self, part: str) -> Images:
-        files, read = find_part(part, folders(FOLDERS, self.path))
+        files, read = find_part(part, self.path)
         pixels, labels = decoded(f"cifar10-{part}", files, lambda: read(files))
         return as_images(pixels, labels, CLASSES, files[0])
 
@@ -62,23 +71,29 @@ class Cifar10:
 Arrays = tuple[numpy.ndarray, numpy.ndarray]  # pixels (N, 32, 32, 3) and labels (N,), bytes
 
 
-def find_part(
-    part: str, places: Sequence[Path]
-) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]]:
+def find_part(part: str, path: str | None) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]]:
     """Return the files of a part in one of the layouts, and what reads them."""
-    names = BATCHES[part]
+    unpacked = find_unpacked(part, path)
+    if unpacked is not None:
+        return unpacked
+    if CIFAR10.find(path) is None:
+        _refuse_pickles(folders(CIFAR10.folders, path))
+    return [CIFAR10.need(path)], partial(read_archive, names=BATCHES[part])
+
+
+def find_unpacked(
+    part: str, path: str | None
+) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]] | None:
+    """Return the files of a part that lie apart, if all of them do, and what reads them."""
+    places, names = folders(CIFAR10.folders, path), BATCHES[part]
     arrays = [f"{part}_images{_number(name)}.npy.xz" for name in names] + [f"{part}_labels.npy"]
     plain = [find(places, (f"{name}.bin", f"{UNPACKED}/{name}.bin")) for name in names]
     numpys = [find(places, (name,)) for name in arrays]
-    archive = find(places, (ARCHIVE,))
     if None not in plain:
-        return [path for path in plain if path], read_binary
-    if archive is not None:
-        return [archive], partial(read_archive, names=names)
+        return [file for file in plain if file], read_binary
     if None not in numpys:
-        return [path for path in numpys if path], read_arrays
-    _refuse_pickles(places)
-    raise missing("cifar10", (ARCHIVE, f"{names[0]}.bin", arrays[0]), places)
+        return [file for file in numpys if file], read_arrays
+    return None
 
 
 def read_binary(files: Sequence[Path]) -> Arrays:
@@ -151,5 +166,18 @@ def _refuse_pickles(places: Sequence[Path]) -> None:
     if path is not None:
         raise UserError(
             f"{path} is of CIFAR-10's python version: pickles, which may run any code and are "
-            f"never read. Take the binary version, {ARCHIVE}, or run: falconcal data fetch cifar10"
+            f"never read. Take the binary version, {CIFAR10.names[0]}, or run: falconcal data "
+            "fetch cifar10"
         )
+
+
+def compare_with_published() -> Iterator[tuple[str, bool]]:
+    """Yield each batch of the binary version, and whether the images here give its bytes."""
+    checksums = iter(PUBLISHED.split())
+    for part, names in BATCHES.items():
+        images = Cifar10()._images(part)
+        planes = images.pixels.permute(0, 3, 1, 2).flatten(1)
+        records = torch.cat([images.labels[:, None].byte(), planes], 1)  # (N, 3073)
+        for name, batch in zip(names, records.chunk(len(names)), strict=True):
+            checksum = hashlib.md5(batch.numpy().tobytes(), usedforsecurity=False).hexdigest()
+            yield f"{name}.bin", checksum == next(checksums)

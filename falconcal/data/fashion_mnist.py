@@ -6,15 +6,14 @@ only the test part is read, so only its two files need be there.
 
 from falconcal.data.examples import Dataset
 from falconcal.data.images import Images
-from falconcal.data.mnist import TEST, load_digits, read_pair
-from falconcal.data.places import folders
+from falconcal.data.mnist import load_digits, read_pair
+from falconcal.data.sources import FASHION_MNIST
 from falconcal.settings import settings
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
     "Ankle boot",
 )  # fmt: skip
-FOLDERS = ("fashion-mnist", "FashionMNIST/raw")
 
 
 @settings
@@ -24,7 +23,7 @@ class FashionMnist:
     path: str | None = None
 
     def load(self) -> Dataset:
-        return load_digits("fashion_mnist", CLASSES, folders(FOLDERS, self.path))
+        return load_digits("fashion_mnist", CLASSES, FASHION_MNIST, self.path)
 
     def load_test(self) -> Images:
-        return read_pair("fashion_mnist", TEST, CLASSES, folders(FOLDERS, self.path))
+        return read_pair(CLASSES, FASHION_MNIST[2:], self.path)

@@ -19,17 +19,12 @@ import torch
 
 from falconcal.data.decoded import decoded
 from falconcal.data.examples import Dataset, Examples
-from falconcal.data.places import find, folders, missing
+from falconcal.data.sources import GLOVE, NEWSGROUPS
 from falconcal.data.texts import Texts
 from falconcal.data.words import Encoder, most_frequent, read_vectors
 from falconcal.errors import UserError
 from falconcal.settings import Count, settings
 
-FOLDERS, VECTOR_FOLDERS = ("20news", "20news-bydate", "20newsgroups"), ("glove", "glove.6B")
-ARCHIVE = "20news-bydate.tar.gz"
-VECTORS = (
-    "glove.6B.100d.txt", "glove.6B.100d.txt.gz", "glove.6B.zip", "glove.6B.100d.top100k.txt.gz",
-)  # fmt: skip
 MEMBER = re.compile(r"^(?:\./)?20news-bydate-(train|test)/([^/]+)/(\d+)$")
 WIDTH = 100
 RECIPE = 1  # of the cache; another number where the words of a text would be others
@@ -46,8 +41,7 @@ class Newsgroups:
     vectors: str | None = None  # path of the word vectors
 
     def load(self) -> Dataset:
-        archive = _found(ARCHIVE, folders(FOLDERS, self.path))
-        vectors = _found(VECTORS, folders(VECTOR_FOLDERS, self.vectors))
+        archive, vectors = NEWSGROUPS.need(self.path), GLOVE.need(self.vectors)
         sizes = (RECIPE, self.length, self.vocabulary, self.training)
         arrays = decoded(
             "newsgroups", [archive, vectors], lambda: self._arrays(archive, vectors), *sizes
@@ -183,14 +177,6 @@ def _check_sizes(archive: Path, training: int, count: int) -> None:
             f"{archive}: expected more than {training} training texts, the others of which "
             f"validate, got {count}."
         )
-
-
-def _found(names: str | Sequence[str], places: Sequence[Path]) -> Path:
-    names = (names,) if isinstance(names, str) else names
-    path = find(places, names)
-    if path is None:
-        raise missing("newsgroups", names, places)
-    return path
 
 
 def _as_bytes(words: Sequence[str]) -> numpy.ndarray:
