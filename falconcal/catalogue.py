@@ -9,7 +9,7 @@ from falconcal.data import DATASETS
 from falconcal.methods import METHODS
 from falconcal.metrics import CLASS_METRICS, METRICS, POOLED
 from falconcal.models import MODELS
-from falconcal.shifts import SHIFTS
+from falconcal.shifts import OUTLIERS, SHIFTS, STORED
 from falconcal.studies import STUDIES
 
 
@@ -25,7 +25,14 @@ def _module_line(thing: Any) -> str:
 CATALOGUE: dict[str, Callable[[], Mapping[str, str]]] = {
     "methods": lambda: {name: _module_line(method) for name, method in METHODS.items()},
     "studies": lambda: {name: tomllib.loads(text)["title"] for name, text in STUDIES.items()},
-    "shifts": lambda: {name: shift.summary for name, shift in SHIFTS.items()},
+    "shifts": lambda: {
+        **{name: shift.summary for name, shift in SHIFTS.items()},
+        **{name: summary for name, (_, summary) in STORED.items()},
+    },
+    "outliers": lambda: {
+        **{name: outliers.summary for name, outliers in OUTLIERS.items()},
+        "DATASET": "the test part of any dataset of the same shape",
+    },
     "metrics": lambda: {
         name: first_line(metric) for name, metric in {**METRICS, **CLASS_METRICS, **POOLED}.items()
     },

@@ -375,7 +375,9 @@ def _stay_offline(wanted: bool) -> None:
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="methods, studies, shifts, metrics, datasets or models; all if none."),
+        typer.Argument(
+            help="methods, studies, shifts, outliers, metrics, datasets or models; all if none."
+        ),
     ] = None,
 ) -> None:
     """List what there is, with a line on each."""

@@ -5,100 +5,88 @@ and tables and figures come from these.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 
 import polars
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from falconcal.data import Part
 from falconcal.data.sharing import Turns
 from falconcal.errors import UserError
-from falconcal.metrics import METRICS, POOLED
+from falconcal.metrics import METRICS, POOLED, outlier_detection
+from falconcal.metrics.outliers import SIGNALS
 from falconcal.predictions import Scores, predict_batches
-from falconcal.shifts import Shift, facts_of
+from falconcal.shifts import Ladder, Outliers, Shift, StoredShift, facts_of
+from falconcal.shifts.stored.ladder import StoredLevel
 
 CLEAN = "clean"
+OUTSIDE = 1  # the level at which outliers stand
 COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
 
 def evaluate(
-    model: nn.Module, data: Part, shifts: Iterable[Shift], *, alone: bool = False
+    model: nn.Module,
+    data: Part,
+    shifts: Iterable[Ladder],
+    outliers: Iterable[Outliers] = (),
+    *,
+    alone: bool = False,
 ) -> polars.DataFrame:
     """Return rows of shift, level, metric, value and examples for a model."""
-    return rows_of(score(model, data, shifts, alone=alone))
+    return rows_of(score(model, data, shifts, outliers, alone=alone))
 
 
 def score(
     model: nn.Module,
     data: Part,
-    shifts: Iterable[Shift],
+    shifts: Iterable[Ladder],
+    outliers: Iterable[Outliers] = (),
     *,
     seed: int = 0,
     batch_size: int = 500,
     progress: Progress | None = None,
     alone: bool = False,
 ) -> polars.DataFrame:
-    """Return the scores of every example at every level of every shift.
+    """Return the scores of every example at every level of every shift, and of the outliers.
 
-    The clean data, level 0 of all of them, is scored once under the name ``clean``. Where several
-    processes work together, all of them call it: each scores its share of the batches and has the
-    whole table. ``alone`` is for a process that calls it by itself.
+    The clean data, level 0 of all of them, is scored once under the name ``clean``; outliers stand
+    at level 1. Where several processes work together, all of them call it: each scores its share of
+    the batches and has the whole table. ``alone`` is for a process that calls it by itself.
     """
-    if not isinstance(data, Part):
-        raise UserError(
-            "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
-            f"{type(data).__name__}."
-        )
-    shifts = [_checked(shift) for shift in shifts]
-    names = [CLEAN, *(shift.name for shift in shifts)]
-    if len(set(names)) < len(names):
-        raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
-    rungs: list[tuple[Shift | None, int]] = [(None, 0)]
-    rungs += [(shift, level) for shift in shifts for level in shift.levels[1:]]
+    rungs = list(_rungs(_Task(model, data, seed, batch_size), shifts, outliers))
     turns = Turns(alone)
     turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may lie on a disk
-    parts = []
-    for rung, level in rungs:
+    parts, sizes = [], []
+    for rung in rungs:
         if progress is not None:
-            progress(_name(rung), level)
-        batches = _Shifted(model, data, rung, level, seed, batch_size, turns)
-        parts += [predictions.scores().rows() for predictions in predict_batches(model, batches)]
+            progress(rung.name, rung.level)
+        share = _Share(rung.batches, turns, data.classes)
+        parts += [predictions.scores().rows() for predictions in predict_batches(model, share)]
+        sizes.append(share.examples)
     whole = Scores.from_rows(turns.in_order(torch.cat(parts) if parts else None))
-    tables = zip(whole.split(len(data)), rungs, strict=True)
-    return polars.concat([_frame(scores, _name(rung), level) for scores, (rung, level) in tables])
-
-
-def _name(rung: Shift | None) -> str:
-    return rung.name if rung else CLEAN
-
-
-def _checked(shift: Shift) -> Shift:
-    if not isinstance(shift, Shift):
-        raise UserError(
-            f"expected shifts, got {shift!r}: take one from falconcal.SHIFTS, or make a Shift."
-        )
-    return shift
+    tables = zip(whole.split(sizes), rungs, strict=True)
+    return polars.concat([_frame(scores, rung.name, rung.level) for scores, rung in tables])
 
 
 def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
-    """Reduce scores to rows: every metric at every level, and the pooled figures of each shift."""
+    """Reduce scores to rows: every metric at every level, and the pooled figures of each shift.
+
+    Outliers, which have no true class, have confidence, entropy and how well these tell them from
+    the clean data.
+    """
     clean = _scores(scores.filter(polars.col("shift") == CLEAN))
-    rows = _metric_rows(CLEAN, 0, clean)
-    clean_rows = rows.copy()
+    clean_rows = _metric_rows(CLEAN, 0, clean)
+    rows = clean_rows.copy()
     for name in scores["shift"].unique(maintain_order=True):
-        if name == CLEAN:
-            continue
-        levels = {0: clean, **levels_of(scores.filter(polars.col("shift") == name))}
-        rows += [{**row, "shift": name} for row in clean_rows]
-        for level, part in levels.items():
-            rows += _metric_rows(name, level, part) if level > 0 else []
-        examples = sum(len(part) for part in levels.values())
-        rows += [
-            _row(name, None, metric, function(list(levels.values())), examples)
-            for metric, function in POOLED.items()
-        ]
+        table = scores.filter(polars.col("shift") == name)
+        if name != CLEAN and (table["label"] < 0).all():
+            rows += _outlier_rows(name, clean, _scores(table))
+        elif name != CLEAN:
+            rows += [{**row, "shift": name} for row in clean_rows]
+            rows += _shift_rows(name, clean, levels_of(table))
     return polars.DataFrame(rows, schema=ROW_SCHEMA)
 
 
@@ -117,35 +105,134 @@ ROW_SCHEMA = {
 }
 
 
-class _Shifted:
-    """This process's batches of the data at one level of a shift, made one at a time."""
+Pair = tuple[Tensor, Tensor]
+Promise = tuple[int, Callable[[], Pair]]  # how many examples, and the batch once it is wanted
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is scored, and how it is cut."""
+
+    model: nn.Module
+    data: Part
+    seed: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Rung:
+    """One level of one shift, or a set of outliers."""
+
+    name: str
+    level: int
+    batches: Iterable[Promise]
+
+
+class _Share:
+    """This process's share of batches, made one at a time."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        data: Part,
-        shift: Shift | None,
-        level: int,
-        seed: int,
-        batch_size: int,
-        turns: Turns,
+        self, batches: Iterable[Promise], turns: Turns, classes: tuple[str, ...] | None
     ) -> None:
-        self.model, self.data, self.shift, self.level, self.seed = model, data, shift, level, seed
-        self.batch_size, self.classes, self.turns = batch_size, data.classes, turns
+        self.batches, self.turns, self.classes = batches, turns, classes
+        self.examples = 0  # of all processes
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        first = 0
-        for inputs, labels in self.data.batches(self.batch_size):
-            examples = torch.arange(first, first + len(inputs))
-            first += len(inputs)
-            if not self.turns.mine(len(inputs)):
-                continue
-            if self.shift is not None:
-                facts = facts_of(self.data, int(examples[0]), labels, self.model)
-                inputs = self.shift.at(
-                    inputs, self.level, seed=self.seed, examples=examples, **facts
+    def __iter__(self) -> Iterator[Pair]:
+        for examples, make in self.batches:
+            self.examples += examples
+            if self.turns.mine(examples):
+                yield make()
+
+
+def _rungs(task: _Task, shifts: Iterable[Ladder], outliers: Iterable[Outliers]) -> Iterator[_Rung]:
+    ladders, sets = _checked(task.data, list(shifts), list(outliers))
+    yield _Rung(CLEAN, 0, _clean(task))
+    for ladder in ladders:
+        for level in ladder.levels[1:]:
+            yield _Rung(ladder.name, level, _level(task, ladder, level))
+    for one in sets:
+        yield _Rung(one.name, OUTSIDE, _outside(task, one))
+
+
+def _checked(
+    data: Part, shifts: list[Ladder], outliers: list[Outliers]
+) -> tuple[list[Ladder], list[Outliers]]:
+    """Return what was given, or say what else was expected."""
+    if not isinstance(data, Part):
+        raise UserError(
+            "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
+            f"{type(data).__name__}."
+        )
+    for kind, home, given in ((Ladder, "SHIFTS", shifts), (Outliers, "OUTLIERS", outliers)):
+        for one in given:
+            if not isinstance(one, kind):
+                raise UserError(
+                    f"expected {home.lower()}, got {one!r}: take one from falconcal.{home}, or "
+                    "make one."
                 )
-            yield inputs, labels
+    names = [CLEAN, *(one.name for one in (*shifts, *outliers))]
+    if len(set(names)) < len(names):
+        raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
+    return shifts, outliers
+
+
+def _clean(task: _Task) -> Iterator[Promise]:
+    for pair in task.data.batches(task.size):
+        yield len(pair[1]), partial(_as_it_is, pair)
+
+
+def _as_it_is(pair: Pair) -> Pair:
+    return pair
+
+
+def _level(task: _Task, ladder: Ladder, level: int) -> Iterator[Promise]:
+    if isinstance(ladder, StoredShift):  # opened when its turn comes: it may list many files
+        yield from _stored(task, ladder.level(level, task.data))
+    else:
+        yield from _shifted(task, ladder, level)
+
+
+def _shifted(task: _Task, shift: Shift, level: int) -> Iterator[Promise]:
+    first = 0
+    for inputs, labels in task.data.batches(task.size):
+        yield len(labels), partial(_shift_batch, task, shift, level, inputs, labels, first)
+        first += len(labels)
+
+
+def _shift_batch(
+    task: _Task, shift: Shift, level: int, inputs: Tensor, labels: Tensor, first: int
+) -> Pair:
+    facts = facts_of(task.data, first, labels, task.model)
+    examples = torch.arange(first, first + len(labels))
+    return shift.at(inputs, level, seed=task.seed, examples=examples, **facts), labels
+
+
+def _stored(task: _Task, level: StoredLevel) -> Iterator[Promise]:
+    for start in range(0, len(level), task.size):
+        part = slice(start, start + task.size)
+        yield len(level.labels[part]), partial(level.batch, part)
+
+
+def _outside(task: _Task, outliers: Outliers) -> Iterator[Promise]:
+    for pair in outliers.batches(task.data, task.size, task.seed):
+        yield len(pair[1]), partial(_as_it_is, pair)
+
+
+def _outlier_rows(name: str, clean: Scores, outside: Scores) -> list[dict[str, object]]:
+    figures = {metric: METRICS[metric](outside) for metric in ("entropy", "confidence")}
+    for signal in SIGNALS:
+        found = asdict(outlier_detection(clean, outside, signal))
+        figures |= {f"{signal}_{figure}": value for figure, value in found.items()}
+    return [_row(name, OUTSIDE, metric, value, len(outside)) for metric, value in figures.items()]
+
+
+def _shift_rows(name: str, clean: Scores, levels: dict[int, Scores]) -> list[dict[str, object]]:
+    rows = [row for level, part in levels.items() for row in _metric_rows(name, level, part)]
+    every = [clean, *levels.values()]
+    examples = sum(len(part) for part in every)
+    return rows + [
+        _row(name, None, metric, function(every), examples) for metric, function in POOLED.items()
+    ]
 
 
 def _metric_rows(shift: str, level: int, scores: Scores) -> list[dict[str, object]]:

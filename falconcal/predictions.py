@@ -142,8 +142,8 @@ class Scores(Answers):
         """Return the scores of chosen examples, (K,) of their numbers."""
         return Scores(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def split(self, size: int) -> list["Scores"]:
-        """Return consecutive parts of the given size."""
+    def split(self, size: int | list[int]) -> list["Scores"]:
+        """Return consecutive parts of the given size, or sizes."""
         columns = (torch.split(getattr(self, field.name), size) for field in fields(self))
         return [Scores(*parts) for parts in zip(*columns, strict=True)]
 

@@ -22,7 +22,7 @@ from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import write_report
 from falconcal.saving import load
 from falconcal.selection import ShiftedValidation
-from falconcal.shifts import affine_shifts
+from falconcal.shifts import Shift, affine_shifts
 from falconcal.studies import STUDIES, Study, find_study, runner
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store, load_weights, save_weights
@@ -191,6 +191,7 @@ def test_the_centre_of_the_study_reaches_its_shifts() -> None:
     images = torch.rand(2, 1, 28, 28)
     for centre in ("keras", "middle"):
         (shear, *_) = study(f"centre={centre}").all_shifts()
+        assert isinstance(shear, Shift)
         expected = affine_shifts(centre)["shear"].at(images, 4)
         assert torch.equal(shear.at(images, 4), expected)
 

@@ -1,5 +1,6 @@
 """Resamples of what depends on the order of the examples: risk-coverage, outliers, smooth ECE."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy
@@ -60,6 +61,32 @@ def outlier_draws(
     return FIGURES[figure](accepted, let_in)
 
 
+def drawn_outlier_figures(
+    inside: numpy.ndarray,
+    outside: numpy.ndarray,
+    taken_inside: numpy.ndarray,
+    taken_outside: numpy.ndarray,
+) -> dict[OutlierFigure, numpy.ndarray]:
+    """Return every figure of each resample, (R,), given how often each takes each example.
+
+    With the same counts (R, N) and (R, K) for several models, their figures are paired.
+    """
+    number = neighbours(-numpy.concatenate([inside, outside]))  # the surest first
+    cells = int(number.max()) + 1
+    accepted = _gathered(number[: len(inside)], cells, taken_inside).cumsum(1)  # (R, cells)
+    let_in = _gathered(number[len(inside) :], cells, taken_outside).cumsum(1)
+    return {figure: function(accepted, let_in) for figure, function in FIGURES.items()}
+
+
+def _gathered(number: numpy.ndarray, cells: int, taken: numpy.ndarray) -> numpy.ndarray:
+    """Return how often each cell is taken, from how often its members are: (R, N) -> (R, cells)."""
+    filled, order = numpy.unique(number), numpy.argsort(number, kind="stable")
+    starts = numpy.searchsorted(number[order], filled)
+    counts = numpy.zeros((len(taken), cells))
+    counts[:, filled] = numpy.add.reduceat(taken[:, order], starts, axis=1, dtype=numpy.int64)
+    return counts
+
+
 def _taken(
     number: numpy.ndarray, cells: int, resamples: int, generator: Generator
 ) -> numpy.ndarray:
@@ -89,5 +116,9 @@ def _false_rate(accepted: numpy.ndarray, let_in: numpy.ndarray) -> numpy.ndarray
     return rates
 
 
-FIGURES = {"auroc": _area, "aupr": _precision, "fpr_at_95": _false_rate}
+FIGURES: dict[OutlierFigure, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] = {
+    "auroc": _area,
+    "aupr": _precision,
+    "fpr_at_95": _false_rate,
+}
 ORDERED = {"aurc": risk_coverage_draws, "smooth_ece": smooth_draws}

@@ -15,6 +15,7 @@ from falconcal.metrics.scored import scores_of
 from falconcal.predictions import Predictions, Scores
 
 Signal = Literal["confidence", "entropy"]
+SIGNALS: tuple[Signal, ...] = ("confidence", "entropy")
 
 
 @dataclass(frozen=True)

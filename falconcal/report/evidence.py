@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.evaluation import CLEAN, levels_of
+from falconcal.evaluation import CLEAN, OUTSIDE, levels_of
 from falconcal.evidence import Difference, Interval, RankTest, holm, rank_sum, signed_rank
 from falconcal.evidence.differences import Figure, difference_of, interval_of
+from falconcal.evidence.outside import outlier_set_draws
 from falconcal.evidence.pooled import (
     Draws,
     drawn_counts,
@@ -151,6 +152,7 @@ def paper_tests(results: Results) -> tuple[PaperTest, ...]:
             lost,
             signed_rank,
         ),
+        *(_outlier_test(name) for name in results.outliers),
         PaperTest(
             "rank_sum_nll_levels_6_to_9",
             "Rank-sum test of NLL, levels 6 to 9",
@@ -161,6 +163,18 @@ def paper_tests(results: Results) -> tuple[PaperTest, ...]:
         ),
     )
     return tuple(test for test in tests if test.rungs and len(results.series) > 1)
+
+
+def _outlier_test(name: str) -> PaperTest:
+    """Return the paper's test on Fashion-MNIST, for whatever outliers the study has."""
+    return PaperTest(
+        f"signed_rank_{name}_confidence",
+        f"Signed-rank test of confidence, outliers {name}",
+        f"The outliers {name}, examples of no class that the models know.",
+        "confidence",
+        ((name, OUTSIDE),),
+        signed_rank,
+    )
 
 
 def _rungs(results: Results) -> list[Rung]:
@@ -224,12 +238,16 @@ def _measure_run(
     pooled: dict[str, dict[str, Draws]] = {}
     values: dict[str, list[Tensor]] = defaultdict(list)
     _take(values, tests, CLEAN, {0: clean})
+    outside: dict[Key, Draws] = {}
     for shift, levels in _shifts(results, run, tests):
         _take(values, tests, shift, levels)
         if shift in results.tested_shifts:
             pooled[shift] = shift_draws([clean, *levels.values()], counts)
+        if shift in results.outliers:
+            drawn = outlier_set_draws(clean, levels[OUTSIDE], counts)
+            outside |= {(figure, shift): draws for figure, draws in drawn.items()}
     joined = {name: torch.cat(parts) for name, parts in values.items()}
-    return Drawn(_draws(clean, pooled, counts), joined)
+    return Drawn(_draws(clean, pooled, counts) | outside, joined)
 
 
 def _shifts(
@@ -237,7 +255,7 @@ def _shifts(
 ) -> Iterator[tuple[str, dict[int, Scores]]]:
     """Yield the shifts that figures or tests ask for, read when their turn comes."""
     asked = [shift for test in tests for shift, _ in test.rungs if shift != CLEAN]
-    for shift in dict.fromkeys([*results.tested_shifts, *asked]):
+    for shift in dict.fromkeys([*results.tested_shifts, *results.outliers, *asked]):
         yield shift, _read(run, shift)
 
 

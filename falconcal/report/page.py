@@ -26,6 +26,8 @@ from falconcal.report.columns import HEADLINE, SELECTION
 from falconcal.report.curves import MEAN
 from falconcal.report.evidence import Evidence
 from falconcal.report.matrix import matrix_figures
+from falconcal.report.outliers import FIGURES as OUTLIER_FIGURES
+from falconcal.report.outliers import OUTLIERS_NOTE, outlier_figures, outlier_tables
 from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
 from falconcal.report.published import NOTE as PUBLISHED_NOTE
 from falconcal.report.published import paper_cells
@@ -85,6 +87,7 @@ def sections(results: Results, evidence: Evidence) -> list[Section]:
             "Confidence and entropy by level",
             [level_figure(results, CONFIDENCE), level_figure(results, ENTROPY)],
         ),
+        Section("outliers", "Outliers", outlier_figures(results)),
         Section("reliability", "Reliability diagrams", reliability_figures(results)),
         Section("history", "Training", history_figures(results)),
     ]
@@ -113,6 +116,10 @@ def render(
         shift_table=_shift_table(results),
         chosen_on=CHOSEN_ON,
         images={shift: _data_uri(file) for shift, file in results.examples.items()},
+        outlier_images={name: _data_uri(file) for name, file in results.outlier_examples.items()},
+        outlier_tables=outlier_tables(results, evidence),
+        outliers_note=OUTLIERS_NOTE,
+        outlier_columns=OUTLIER_FIGURES,
         study={name: value for name, value in results.study.items() if name != "methods"},
         settings={series: _settings(results, series) for series in results.series},
         common_record=_common(run.record for run in results.runs),

@@ -84,6 +84,11 @@ class Results:
     def shifts(self) -> tuple[str, ...]:
         return self.tested_shifts + self.selection_shifts
 
+    @property
+    def outliers(self) -> tuple[str, ...]:
+        """Sets of examples of no known class."""
+        return tuple(self.study.get("outliers") or ())
+
     @cached_property
     def series(self) -> tuple[str, ...]:
         """Labels in the order of the runs, which is that of the study's methods."""
@@ -92,8 +97,16 @@ class Results:
     @property
     def examples(self) -> dict[str, Path]:
         """Strips of example images by shift; data that is no image has none."""
-        files = {shift: example_file(self.directory, shift) for shift in self.shifts}
-        return {shift: file for shift, file in files.items() if file.is_file()}
+        return self._pictures(self.shifts)
+
+    @property
+    def outlier_examples(self) -> dict[str, Path]:
+        """Example images of the sets of outliers."""
+        return self._pictures(self.outliers)
+
+    def _pictures(self, names: tuple[str, ...]) -> dict[str, Path]:
+        files = {name: example_file(self.directory, name) for name in names}
+        return {name: file for name, file in files.items() if file.is_file()}
 
 
 def load_results(directory: Path) -> Results:
@@ -209,7 +222,7 @@ def _check_shifts(results: Results) -> None:
     groups = results.rows.group_by("variant", "method", "seed").agg("shift")
     found = {RunKey(*key): set(shifts) for *key, shifts in groups.rows()}
     for run in results.runs:
-        missing = {CLEAN, *results.shifts} - found[run.key]
+        missing = {CLEAN, *results.shifts, *results.outliers} - found[run.key]
         if missing:
             raise UserError(
                 f"expected rows of {', '.join(sorted(missing))} for {run.key}, "

@@ -13,11 +13,14 @@ from falconcal.evaluation import CLEAN
 from falconcal.report.columns import HEADLINE, NOTHING, SELECTION, Column
 from falconcal.report.curves import MEAN, pooled_curves
 from falconcal.report.evidence import Evidence
+from falconcal.report.outliers import FIGURES as OUTLIER_FIGURES
+from falconcal.report.outliers import OUTLIERS_NOTE, outlier_tables
 from falconcal.report.published import NOTE as PUBLISHED_NOTE
 from falconcal.report.published import paper_cells
 from falconcal.report.results import Results
 from falconcal.report.verdicts import (
     DIFFERENCES_NOTE,
+    Verdicts,
     difference_tables,
     interval_cells,
     intervals_note,
@@ -61,6 +64,9 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
         "## Micro-averaged ECE of each tested shift",
         _shift_table(results, (*results.tested_shifts, MEAN)),
     ]
+    if results.outliers:
+        parts += ["## Outliers", OUTLIERS_NOTE, *_tables(outlier_tables(results, evidence))]
+        parts.append("\n".join(f"- **{one.heading}**: {one.meaning}." for one in OUTLIER_FIGURES))
     if results.selection_shifts:
         parts += [
             "## Shifts used to choose settings",
@@ -191,10 +197,15 @@ def _verdicts(evidence: Evidence) -> list[str]:
     ]
     parts = []
     for heading, tables, note in kinds:
-        parts += [heading, _plain(note)] if tables else []
-        for table in tables:
-            parts += [f"### {_plain(table.title)}", *([_plain(table.note)] if table.note else [])]
-            parts.append(markdown_table(table.heading, table.rows))
+        parts += [heading, _plain(note), *_tables(tables)] if tables else []
+    return parts
+
+
+def _tables(tables: Iterable[Verdicts]) -> list[str]:
+    parts = []
+    for table in tables:
+        parts += [f"### {_plain(table.title)}", *([_plain(table.note)] if table.note else [])]
+        parts.append(markdown_table(table.heading, table.rows))
     return parts
 
 

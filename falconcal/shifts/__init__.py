@@ -12,9 +12,11 @@ from falconcal.registry import look_up
 from falconcal.shifts.adversarial import adversarial_shifts
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
+from falconcal.shifts.outliers import OUTLIERS, Outliers, find_outliers, outliers_of
 from falconcal.shifts.plain import plain_shifts
 from falconcal.shifts.shift import Shift, facts_of
 from falconcal.shifts.signal import signal_shifts
+from falconcal.shifts.stored import STORED, StoredShift, find_stored, is_stored
 from falconcal.shifts.typos import typo_shifts, typos
 from falconcal.shifts.words import word_shifts
 
@@ -28,14 +30,25 @@ SHIFTS: dict[str, Shift] = {
     **adversarial_shifts(),
 }
 
+Ladder = Shift | StoredShift
+
 __all__ = [
+    "OUTLIERS",
     "SHIFTS",
+    "STORED",
+    "Ladder",
+    "Outliers",
     "Shift",
+    "StoredShift",
     "adversarial_shifts",
     "affine_shifts",
     "corruption_shifts",
     "facts_of",
+    "find_ladder",
+    "find_outliers",
     "find_shift",
+    "find_stored",
+    "outliers_of",
     "plain_shifts",
     "signal_shifts",
     "typo_shifts",
@@ -55,3 +68,11 @@ def find_shift(name: str, centre: Centre = "keras") -> Shift:
     if not isinstance(found, Shift):
         raise UsageError(f"expected shift {name!r} to be a falconcal.Shift, got {found!r}.")
     return replace(found, name=name)  # one from outside goes by the name it was asked for
+
+
+def find_ladder(name: str, centre: Centre = "keras", stored: str | None = None) -> Ladder:
+    """Return a shift by its name, or one that others stored, as ``cifar10_c:fog``.
+
+    ``stored`` is the folder of the stored data, else it is looked for where data is kept.
+    """
+    return find_stored(name, stored) if is_stored(name) else find_shift(name, centre)

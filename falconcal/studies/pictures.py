@@ -9,23 +9,35 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.data import Part
+from falconcal.data import Examples, Part
 from falconcal.files import write_bytes
 from falconcal.layout import example_file
-from falconcal.shifts import Shift, facts_of
+from falconcal.shifts import Ladder, Outliers, StoredShift, facts_of
 
-EXAMPLES, GAP = 4, 2
+EXAMPLES, COLUMNS, GAP = 4, 10, 2
 
 
-def write_pictures(directory: Path, data: Part, shifts: Iterable[Shift]) -> None:
-    """Write one PNG a shift for image data into an output folder."""
+def write_pictures(
+    directory: Path, data: Part, shifts: Iterable[Ladder], outliers: Iterable[Outliers] = ()
+) -> None:
+    """Write one PNG a shift for image data, and one a set of outliers, into an output folder."""
     few = data.first(EXAMPLES)
     for shift in shifts:
-        if "model" in shift.needs:
-            continue  # every run's model sees images of its own
-        facts = facts_of(few, 0, few.labels)
-        levels = torch.stack([shift.at(few.inputs, level, **facts) for level in shift.levels])
-        write_bytes(example_file(directory, shift.name), _png(_grid(levels)))
+        if isinstance(shift, StoredShift) or "model" not in shift.needs:
+            # under FGSM every run's model sees images of its own
+            write_bytes(example_file(directory, shift.name), _png(_grid(levels_of(shift, few))))
+    for one in outliers:
+        images, _ = next(one.batches(data, COLUMNS))
+        write_bytes(example_file(directory, one.name), _png(_grid(images[:, None])))
+
+
+def levels_of(shift: Ladder, few: Examples) -> Tensor:
+    """Return examples at every level: (levels, N, channels, H, W)."""
+    if isinstance(shift, StoredShift):
+        stored = [shift.level(level, few).read(slice(len(few))) for level in shift.levels[1:]]
+        return torch.stack([few.inputs, *stored])
+    facts = facts_of(few, 0, few.labels)
+    return torch.stack([shift.at(few.inputs, level, **facts) for level in shift.levels])
 
 
 def _grid(levels: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import polars
+import torch
 from torch import nn
 
 from falconcal.data import Batches, Dataset, load_dataset
@@ -23,7 +24,7 @@ from falconcal.recalibration.calibrated import Recalibration
 from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
-from falconcal.shifts import facts_of, find_shift
+from falconcal.shifts import Shift, StoredShift, facts_of, find_shift
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
@@ -72,7 +73,7 @@ def run_study(
             progress.end(run, time.perf_counter() - started)
         gather(study, store)
         if len(dataset.test.shape) == 3:  # sequences of pixels are images too
-            write_pictures(directory, dataset.test, study.all_shifts())
+            write_pictures(directory, dataset.test, study.all_shifts(), study.all_outliers())
 
 
 def dataset_of(study: Study) -> Dataset:
@@ -88,12 +89,30 @@ def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
 
 
 def _try_shifts(study: Study, dataset: Dataset) -> None:
-    """Find out before training whether the shifts can be applied to this data."""
+    """Find out before training whether shifts and outliers fit this data."""
     one, shifts = dataset.test.first(1), study.all_shifts()
-    asked = any("model" in shift.needs for shift in shifts)
+    asked = any(isinstance(shift, Shift) and "model" in shift.needs for shift in shifts)
     model = model_of(study, dataset) if asked else None
     for shift in shifts:
-        shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
+        if isinstance(shift, StoredShift):
+            _try_stored(shift, dataset)
+        else:
+            shift.at(one.inputs, shift.levels[-1], **facts_of(one, 0, one.labels, model))
+    for outliers in study.all_outliers():
+        next(outliers.batches(dataset.test, 1))
+
+
+def _try_stored(shift: StoredShift, dataset: Dataset) -> None:
+    """Refuse stored data that is not of the test examples, all of them and in their order."""
+    for level in shift.levels[1:]:
+        stored = shift.level(level, dataset.test)
+        if not torch.equal(stored.labels, dataset.test.labels):
+            raise UserError(
+                f"expected the {len(dataset.test)} test examples of {dataset.name} at level "
+                f"{level} of {shift.name}, got {len(stored)} examples with other labels: a study "
+                "compares the same examples at every level. falconcal.evaluate takes any."
+            )
+        stored.read(slice(1))
 
 
 def gather(study: Study, store: Store) -> None:
@@ -110,6 +129,13 @@ def gather(study: Study, store: Store) -> None:
     write_table(store.directory / "rows.parquet", polars.concat(tables))
 
 
+def _score(
+    model: nn.Module, study: Study, dataset: Dataset, progress: Progress
+) -> polars.DataFrame:
+    shifts, outliers = study.all_shifts(), study.all_outliers()
+    return score(model, dataset.test, shifts, outliers, progress=progress.scoring)
+
+
 def _run(
     study: Study, store: Store, dataset: Dataset, run: RunKey, method: Method, progress: Progress
 ) -> None:
@@ -120,7 +146,7 @@ def _run(
     with store.writing(run) as folder:
         trained = _fit(study, store, dataset, run, method, validation, progress)
         watch = Stopwatch()
-        scores = score(trained.model, dataset.test, study.all_shifts(), progress=progress.scoring)
+        scores = _score(trained.model, study, dataset, progress)
         origin |= {**trained.facts, **watch.read("evaluation")}
         _save(folder / WEIGHTS, trained.model, study, dataset, method, progress)
         write_table(folder / "history.parquet", trained.history)

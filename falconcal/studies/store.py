@@ -23,7 +23,7 @@ from falconcal.layout import RunKey
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-FREE = {"seeds", "title"}  # may differ between runs that share a folder
+FREE = {"seeds", "title", "stored"}  # may differ between runs that share a folder
 
 
 class Store:

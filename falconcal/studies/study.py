@@ -14,10 +14,11 @@ from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.registry import name_and_settings
 from falconcal.settings import Count, as_dict, settings
-from falconcal.shifts import Shift, find_shift
+from falconcal.shifts import Ladder, Outliers, StoredShift, find_ladder, find_outliers
 from falconcal.shifts.affine import Centre
 
 TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
+LATER = {"outliers", "stored"}  # left out where empty: folders of before them stay valid
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 ENTRIES = ("dataset", "model")
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
@@ -38,6 +39,8 @@ class Study:
     centre: Centre = "middle"  # of the affine shifts
     shifts: Annotated[Names, Field(min_length=1)]  # the tested ones
     selection_shifts: Names = ()  # those that served to choose settings; reported apart
+    outliers: Names = ()  # sets of no known class: datasets, or names of the table
+    stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
     search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
@@ -49,12 +52,22 @@ class Study:
         _check_seedless(values, f"methods.{name}")
         return seeded(make_method(values), seed)
 
-    def all_shifts(self) -> list[Shift]:
-        return [find_shift(name, self.centre) for name in (*self.shifts, *self.selection_shifts)]
+    def all_shifts(self) -> list[Ladder]:
+        return [
+            find_ladder(name, self.centre, self.stored)
+            for name in (*self.shifts, *self.selection_shifts)
+        ]
+
+    def all_outliers(self) -> list[Outliers]:
+        return [find_outliers(name) for name in self.outliers]
 
     def resolved(self) -> dict[str, Any]:
         """Return the study as plain data, every method with all its settings, defaults too."""
-        values = {key: value for key, value in as_dict(self).items() if key not in TUNING}
+        values = {
+            name: value
+            for name, value in as_dict(self).items()
+            if name not in TUNING and (value or name not in LATER)
+        }
         return {**values, "methods": {name: self._resolved(name) for name in self.methods}}
 
     def _resolved(self, name: str) -> dict[str, Any]:
@@ -230,8 +243,13 @@ def _seedless(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_shifts(study: Study) -> None:
-    names = (*study.shifts, *study.selection_shifts)
-    study.all_shifts()  # finds each of them
+    names = (*study.shifts, *study.selection_shifts, *study.outliers)
+    study.all_outliers()  # finds each of them
+    for shift in study.all_shifts():
+        if isinstance(shift, StoredShift) and shift.name in study.selection_shifts:
+            raise UsageError(
+                f"shift {shift.name!r} is made of test images, so no settings can be chosen on it."
+            )
     for name in names:
         if names.count(name) > 1:
             raise UsageError(

@@ -1,0 +1,149 @@
+"""Outliers: examples of no class that the model knows, labels -1.
+
+Any dataset's test part will do, as Fashion-MNIST for MNIST; beside it four kinds that are made of
+the data's shape and range. Nothing is resized: a set of another shape is refused.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from falconcal.data import DATASETS, Bounds, Part, load_test
+from falconcal.errors import UsageError, UserError, unknown
+from falconcal.registry import look_up
+from falconcal.shifts.noise import Noise
+from falconcal.shifts.stored import objectnet
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """A named set of outliers: ``make(data, size, seed)`` gives batches of inputs for such data."""
+
+    name: str
+    make: Callable[[Part, int, int], Iterator[Tensor]]
+    summary: str = ""
+
+    def batches(
+        self, data: Part, size: int = 500, seed: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs shaped like the data's, (N, ...), and labels of -1, (N,)."""
+        for inputs in self.make(data, size, seed):
+            _check(self.name, inputs, data)
+            yield inputs, torch.full((len(inputs),), -1)
+
+
+def outliers_of(name: str, part: Part) -> Outliers:
+    """Return a part of any dataset as outliers; its own labels are forgotten."""
+    return Outliers(name, partial(_inputs_of, name, lambda: part))
+
+
+def find_outliers(name: str) -> Outliers:
+    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset."""
+    if name in OUTLIERS:
+        return OUTLIERS[name]
+    if name not in DATASETS and ":" not in name:
+        raise unknown("outliers", name, [*OUTLIERS, *DATASETS])
+    found = look_up("outliers", name, DATASETS)
+    if isinstance(found, Outliers):
+        return replace(found, name=name)
+    if not callable(found):
+        raise UsageError(
+            f"expected outliers {name!r} to be a dataset or falconcal.Outliers, got {found!r}."
+        )
+    return Outliers(name, partial(_inputs_of, name, partial(load_test, name)))
+
+
+def uniform(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:
+    return bounds.low + bounds.range * noise.uniform(tuple(inputs.shape[1:]))
+
+
+def normal(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:
+    """Return noise about the middle of the range, a quarter of it the deviation, clipped."""
+    middle = bounds.low + bounds.range / 2
+    return bounds.clip(middle + bounds.range / 4 * noise.normal(tuple(inputs.shape[1:])))
+
+
+def constant(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:
+    """Return examples of one value, of images one a channel."""
+    values = noise.uniform(tuple(inputs.shape[1:2]) if inputs.ndim == 4 else (1,))  # (N, channels)
+    values = values.reshape(*values.shape, *[1] * (inputs.ndim - 2))
+    return (bounds.low + bounds.range * values).expand_as(inputs)
+
+
+def permuted(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:  # noqa: ARG001
+    """Return each example with its values in an order of its own; channels of a pixel stay."""
+    columns = inputs.flatten(2) if inputs.ndim == 4 else inputs.flatten(1)[:, None]  # (N, C, P)
+    order = noise.uniform((1, columns.shape[2])).argsort(dim=2, stable=True)  # (N, 1, P)
+    return columns.gather(2, order.expand_as(columns)).reshape(inputs.shape)
+
+
+KINDS: tuple[tuple[str, Callable[[Tensor, Bounds, Noise], Tensor], str], ...] = (
+    ("uniform_noise", uniform, "every value drawn evenly from the range"),
+    ("normal_noise", normal, "every value normal about the middle of the range"),
+    ("constant_images", constant, "one value everywhere, of images one a channel"),
+    ("permuted_pixels", permuted, "the test examples, each with its pixels in random order"),
+)
+
+
+def _made(
+    name: str,
+    kind: Callable[[Tensor, Bounds, Noise], Tensor],
+    data: Part,
+    size: int,
+    seed: int,
+) -> Iterator[Tensor]:
+    """Yield as many outliers as the data has examples, each keyed by seed and example."""
+    if data.bounds is None or data.tokens is not None:
+        raise UserError(
+            f"outliers {name} are made for floating-point inputs of a known range: give the data "
+            "its bounds, or choose the test part of a dataset."
+        )
+    first = 0
+    for inputs, _ in data.batches(size):
+        examples = torch.arange(first, first + len(inputs), device=inputs.device)
+        first += len(inputs)
+        yield kind(inputs, data.bounds, Noise(name, seed, 1, examples)).to(inputs)
+
+
+OUTLIERS: dict[str, Outliers] = {
+    **{name: Outliers(name, partial(_made, name, kind), words) for name, kind, words in KINDS},
+    "objectnet_outliers": Outliers(
+        "objectnet_outliers", objectnet.outlier_batches, "ObjectNet's classes that ImageNet has not"
+    ),
+}
+
+
+def _inputs_of(
+    name: str,
+    load: Callable[[], Part],
+    data: Part,
+    size: int,
+    seed: int,  # noqa: ARG001 - they are what they are
+) -> Iterator[Tensor]:
+    part = load()
+    if part.bounds != data.bounds:
+        raise UserError(
+            f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
+            "scale one like the other."
+        )
+    for inputs, _ in part.batches(size):
+        yield inputs
+
+
+def _check(name: str, inputs: Tensor, data: Part) -> None:
+    """Refuse what is not shaped like the data, or has tokens that it has not."""
+    if tuple(inputs.shape[1:]) != data.shape:
+        raise UserError(
+            f"expected outliers {name} of the data's shape {data.shape}, got "
+            f"{tuple(inputs.shape[1:])}: nothing is resized here, so choose a set of that shape."
+        )
+    if inputs.is_floating_point() != (data.tokens is None):
+        raise UserError(f"expected outliers {name} of the data's kind, got {inputs.dtype}.")
+    if data.tokens is not None and int(inputs.max()) >= data.tokens:
+        raise UserError(
+            f"expected outliers {name} with tokens below {data.tokens}, got {int(inputs.max())}: "
+            "encode them with the data's own vocabulary."
+        )

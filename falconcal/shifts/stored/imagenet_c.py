@@ -1,0 +1,59 @@
+"""ImageNet-C (Hendrycks & Dietterich, ICLR 2019): CORRUPTION/SEVERITY/SYNSET/*.JPEG.
+
+Its parts, as ``blur/defocus_blur``, may lie in folders of their own. Images are 224 x 224 already.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from falconcal.data import Part
+from falconcal.errors import UserError
+from falconcal.shifts.stored.ladder import (
+    StoredLevel,
+    StoredShift,
+    check_choice,
+    find_folder,
+    image_files,
+    level_of_files,
+)
+
+SUMMARY = "ImageNet-C on disk, severities 1 to 5, as imagenet_c:fog"
+FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet_c")
+SEVERITIES = 5
+
+
+def open_ladder(corruption: str, path: str | None = None) -> StoredShift:
+    """Return a corruption of ImageNet-C as a ladder."""
+    folder = find_folder("imagenet_c", FOLDERS, path)
+    first = [*folder.glob("*/1"), *folder.glob("*/*/1")]
+    found = {severity.parent.name: severity.parent for severity in first}
+    check_choice("imagenet_c", corruption, folder, list(found))
+    opened = partial(_open, found[corruption])
+    return StoredShift(f"imagenet_c:{corruption}", SEVERITIES, opened, f"{corruption} (ImageNet-C)")
+
+
+def _open(folder: Path, level: int, data: Part) -> StoredLevel:
+    severity = folder / str(level)
+    if not severity.is_dir():
+        raise UserError(f"expected the folder {severity}, found none: is the data complete?")
+    synsets = sorted(one.name for one in severity.iterdir() if one.is_dir())
+    numbers = class_numbers(synsets, data.classes, severity)
+    files = [
+        (file, numbers[synset]) for synset in synsets for file in image_files(severity / synset)
+    ]
+    return level_of_files(files, data, severity)
+
+
+def class_numbers(
+    synsets: Sequence[str], classes: tuple[str, ...] | None, folder: Path
+) -> dict[str, int]:
+    """Return the number of each synset: its place among the classes, or among all in order."""
+    if classes is not None and set(synsets) <= set(classes):
+        return {synset: classes.index(synset) for synset in synsets}
+    if classes is None or len(classes) == len(synsets):
+        return {synset: number for number, synset in enumerate(synsets)}
+    raise UserError(
+        f"expected a folder for each of the {len(classes)} classes in {folder}, got "
+        f"{len(synsets)}: name the data's classes by their synsets, or complete the folder."
+    )

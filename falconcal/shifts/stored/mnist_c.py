@@ -1,0 +1,37 @@
+"""MNIST-C (Mu & Gilmer, 2019): a folder a corruption, with test_images.npy and test_labels.npy.
+
+Images are bytes (10000, 28, 28, 1); there is one severity.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from falconcal.data import Part
+from falconcal.shifts.stored.ladder import (
+    StoredLevel,
+    StoredShift,
+    check_choice,
+    find_folder,
+    level_of_arrays,
+    open_array,
+)
+
+SUMMARY = "MNIST-C on disk, one severity, as mnist_c:fog"
+FOLDERS = ("mnist_c", "MNIST-C", "mnist-c")
+IMAGES, LABELS = "test_images.npy", "test_labels.npy"
+
+
+def open_ladder(corruption: str, path: str | None = None) -> StoredShift:
+    """Return a corruption of MNIST-C as a ladder of one level."""
+    folder = find_folder("mnist_c", FOLDERS, path)
+    found = [file.parent.name for file in folder.glob(f"*/{IMAGES}")]
+    check_choice("mnist_c", corruption, folder, found)
+    opened = partial(_open, folder / corruption)
+    return StoredShift(f"mnist_c:{corruption}", 1, opened, f"{corruption} (MNIST-C)")
+
+
+def _open(folder: Path, level: int, data: Part) -> StoredLevel:  # noqa: ARG001
+    file = folder / IMAGES
+    images, labels = open_array(file), open_array(folder / LABELS)
+    images = images[..., None] if images.ndim == 3 else images
+    return level_of_arrays(images, labels, data, file)
