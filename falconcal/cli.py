@@ -20,6 +20,7 @@ from falconcal.layout import model_file
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
     from falconcal.predicting import Outcome
+    from falconcal.studies import Study
     from falconcal.tuning.search import Search
 
 WORST = 5  # groups shown on a terminal
@@ -52,14 +53,29 @@ def main() -> None:
         _leave(error, WRONG_USAGE)
     except (UserError, OSError) as error:
         _leave(error, FAILED)
+    except RuntimeError:
+        # where another process has told what went wrong, that its connection is gone is no news
+        if _tells():
+            raise
+        sys.exit(FAILED)
     except SystemExit as end:
         # typer leaves with 130 when interrupted; here that is a failure like any other
         sys.exit(FAILED if end.code == INTERRUPTED else end.code)
 
 
 def _leave(error: Exception, code: int) -> None:
-    errors.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    if _tells():
+        errors.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)
+
+
+def _tells() -> bool:
+    """Tell whether this process tells of an error: of several that torchrun started, one does."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return True
+    from falconcal.processes import first_to_fail
+
+    return first_to_fail()
 
 
 def _show_version(wanted: bool) -> None:
@@ -86,6 +102,8 @@ def _options(
     "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
     "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
+    "falconcal run digits --devices 2\n\n"
+    "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
     "falconcal run my_study.toml"
 )
 def run(
@@ -105,26 +123,45 @@ def run(
         Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
     ] = None,
     offline: OfflineOption = False,
+    devices: Annotated[
+        int | None, typer.Option(help="Processes that train together, on a device each.")
+    ] = None,
+    num_nodes: Annotated[int | None, typer.Option(help="Machines that train together.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="Of Lightning Fabric, such as ddp.")] = None,
+    precision: Annotated[str | None, typer.Option(help="Such as bf16-mixed.")] = None,
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
     Running again skips what is complete and finishes what is not.
     """
-    from falconcal.progress import make_progress
+    from falconcal.processes import first, joined
     from falconcal.studies import find_study
-    from falconcal.studies.runner import run_study
+    from falconcal.studies.study import placed
 
     _stay_offline(offline)
     wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
-    found = find_study(study, wanted, settings)
-    directory = out if out is not None else Path("runs") / found.name
+    where: dict[str, int | str | None] = {"devices": devices, "num_nodes": num_nodes}
+    where |= {"strategy": strategy, "precision": precision}
+    with joined():
+        output.quiet = not first()
+        found = placed(find_study(study, wanted, settings), where)
+        directory = out if out is not None else Path("runs") / found.name
+        _run(found, directory, methods)
+        if first():
+            report(directory)
+
+
+def _run(study: "Study", directory: Path, methods: str | None) -> None:
+    from falconcal.progress import make_progress
+    from falconcal.studies.runner import run_study
+
     chosen = [name.strip() for name in methods.split(",")] if methods is not None else None
     try:
         with make_progress(output) as progress:
-            run_study(found, directory, progress, chosen)
-        report(directory)
+            run_study(study, directory, progress, chosen)
     except KeyboardInterrupt:
-        _say_how_to_go_on(directory)
+        if _tells():
+            _say_how_to_go_on(directory)
         raise typer.Exit(FAILED) from None
 
 

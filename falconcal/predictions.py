@@ -85,7 +85,7 @@ class Predictions:
         return given.shape[1]
 
     def answers(self) -> "Answers":
-        """Reduce each example to its answer: all that accuracy and calibration need."""
+        """Reduce each example to its answer, on the CPU: all that accuracy and calibration need."""
         confidence = self.probs.amax(1)  # (N,)
         # the index of the maximum would take most of the time: an answer is right where the true
         # class has the highest probability and no other has it too
@@ -95,10 +95,10 @@ class Predictions:
         rows = self.probs.index_select(0, unsure)
         if (rows == confidence[unsure][:, None]).count_nonzero() > len(rows):
             correct[unsure] = rows.argmax(1) == self.labels[unsure]
-        return Answers(self.labels, confidence.double(), correct)
+        return Answers(self.labels.cpu(), confidence.double().cpu(), correct.cpu())
 
     def scores(self) -> "Scores":
-        """Reduce each example to what tables and figures need."""
+        """Reduce each example to what tables and figures need, on the CPU."""
         log_probs = self.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
         probs = self.probs.double()  # (N, C)
         confidence, prediction = probs.max(1)
@@ -106,15 +106,16 @@ class Predictions:
         missing = torch.where(self.labels >= 0, 0.0, torch.nan)
         # sum_k (p_k - y_k)^2 = sum_k p_k^2 - 2 p_y + 1
         brier = probs.square().sum(1) - 2 * _of_class(probs, self.labels) + 1
-        return Scores(
-            label=self.labels,
-            confidence=confidence,
-            correct=prediction == self.labels,
-            prediction=prediction,
-            nll=missing - _of_class(log_probs, self.labels),
-            entropy=-(probs * log_probs).sum(1),
-            brier=brier + missing,
-        )
+        columns = {
+            "label": self.labels,
+            "confidence": confidence,
+            "correct": prediction == self.labels,
+            "prediction": prediction,
+            "nll": missing - _of_class(log_probs, self.labels),
+            "entropy": -(probs * log_probs).sum(1),
+            "brier": brier + missing,
+        }
+        return Scores(**{name: column.cpu() for name, column in columns.items()})
 
 
 @dataclass(frozen=True, eq=False)

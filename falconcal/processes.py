@@ -4,12 +4,50 @@ They are there when torchrun or Fabric started them and joined them to a group. 
 tensors, never pickles.
 """
 
+import os
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import _get_default_store
 
-from falconcal.errors import UserError
+from falconcal.errors import UsageError, UserError
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that torchrun started for what happens inside, if it started any."""
+    if not distributed.is_torchelastic_launched():
+        yield
+        return
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    yield
+    distributed.destroy_process_group()  # not after an error: the others are told by the end of it
+
+
+def with_started(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a training with those that take all processes that torchrun started."""
+    if not distributed.is_torchelastic_launched():
+        return dict(asked)
+    everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    found = {"devices": here, "num_nodes": everywhere // here}
+    for name, number in found.items():
+        if asked.get(name, number) != number:
+            raise UsageError(
+                f"torchrun has started processes for {name} {number}, not {asked[name]}: leave "
+                "that to torchrun."
+            )
+    return {**asked, **found}
+
+
+def first_to_fail() -> bool:
+    """Tell whether no other process has failed yet, so that of several one tells of it."""
+    if not distributed.is_initialized():
+        return os.environ.get("RANK", "0") == "0"  # all fail alike before they join
+    return bool(_get_default_store().add("falconcal/failed", 1) == 1)
 
 
 def count() -> int:

@@ -8,7 +8,15 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypeVar, cast, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import pydantic
 from pydantic import Field
@@ -66,6 +74,15 @@ def as_dict(instance: Any) -> dict[str, Any]:
     """Return settings as plain data that JSON and TOML can hold."""
     return {
         field.name: _plain(getattr(instance, field.name)) for field in dataclasses.fields(instance)
+    }
+
+
+def with_none(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values in which "none" is None where a setting may be None: TOML has no such value."""
+    optional = {name for name, hint in get_type_hints(kind).items() if type(None) in get_args(hint)}
+    return {
+        name: None if value == "none" and name in optional else value
+        for name, value in values.items()
     }
 
 

@@ -1,9 +1,12 @@
 """Things from outside as a study file names them: a dataset and a network."""
 
+import os
+
 import torch
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Dataset, Examples
+from falconcal.errors import UserError
 from falconcal.methods import L2Dropout
 from falconcal.settings import settings
 from falconcal.shifts import Shift
@@ -81,3 +84,10 @@ class Scaling:
 def make_unannotated(outputs):  # type: ignore[no-untyped-def]
     """A factory that does not say what it makes."""
     return small_network(outputs)
+
+
+def load_with_one_process_failing() -> Dataset:
+    """The stripes, but not in the second of several processes."""
+    if os.environ.get("RANK") == "1":
+        raise UserError("the data of process 1 cannot be read.")
+    return load_stripes()

@@ -84,7 +84,7 @@ def test_it_is_falcon_on_the_scaled_examples(flowers: tuple[Array, Array]) -> No
     examples = Examples(scaled, codes, Bounds(float(scaled.min()), float(scaled.max())))
     torch.manual_seed(seed)
     network = MLP(3, 4)
-    falcon = Falcon(epochs=3, learning_rate=3e-3, entropy_weight=1.0, seed=seed)
+    falcon = Falcon(epochs=3, learning_rate=3e-3, entropy_weight=5.0, seed=seed)
     falcon.fit(network, examples.batches(32, shuffle=True, seed=seed), examples.batches())
     for found, expected in zip(model.module_.parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(found.float(), expected, atol=1e-6, rtol=1e-5)
@@ -124,6 +124,8 @@ def test_early_stopping_keeps_the_best_epoch_and_its_absence_the_last(
         key=lambda epoch: figures[epoch]["criterion"],
     )
     assert stopped.history_[-1].kept == best
+    soon = FalconClassifier(epochs=30, random_state=0, patience=1).fit(*flowers)
+    assert soon.history_[-1].ended == "patience"
     last = FalconClassifier(epochs=10, random_state=0, early_stopping=False).fit(*flowers)
     assert last.history_[-1].kept is None
     assert len(last.history_) == 10

@@ -79,8 +79,11 @@ def log_probs(model: nn.Module, tiny: Dataset) -> Tensor:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_it_learns_and_gives_a_normalised_distribution(name: str, tiny: Dataset) -> None:
-    model = fitted(name, tiny)
+def test_it_learns_and_gives_a_normalised_distribution(
+    name: str, tiny: Dataset, device: torch.device
+) -> None:
+    model = fitted(name, tiny, accelerator=device.type)
+    assert {weight.device.type for weight in model.parameters()} == {device.type}
     assert not any(module.training for module in model.modules())
     predictions = predict(model, tiny.test)
     assert accuracy(predictions) > 0.9

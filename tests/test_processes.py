@@ -4,18 +4,25 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import polars
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from typer.testing import CliRunner
 
 from falconcal import Bounds, Falcon, History, L2Dropout
-from falconcal.errors import UserError
+from falconcal.cli import app
+from falconcal.errors import UsageError, UserError
 from falconcal.losses import CalibrationForm
+from falconcal.method import innermost
 from falconcal.predictions import predict
+from falconcal.processes import with_started
+from falconcal.studies.study import placed, read_study_file
 from falconcal.training.batches import PartOfBatches, grouped
 from tests.conftest import small_network
 from tests.evaluate_together import SIZES, loaders, scored
@@ -144,6 +151,66 @@ def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
             plain_network(), wrong, data.validation.batches()
         )
     assert "Traceback" not in str(caught.value)
+
+
+SHORT = ("run", "tests/stripes.toml", "--set", "dropout.epochs=3", "--set", "falcon.epochs=3")
+STEADY = ("--set", "dropout.dropout=0", "--set", "falcon.dropout=0")  # processes draw their own
+
+
+def test_a_study_in_two_processes_has_the_rows_of_one(tmp_path: Path) -> None:
+    alone = CliRunner().invoke(app, [*SHORT, *STEADY, "--out", str(tmp_path / "alone")])
+    assert alone.exit_code == 0, alone.output
+    words = [*SHORT, *STEADY, "--out", str(tmp_path / "together")]
+    said = run_together(2, "-m", "falconcal", *words).stdout
+    assert said.count("falcon, seed 0: measuring under shift") == 1
+    assert said.count("Report: ") == 1
+    rows, expected = (
+        polars.read_parquet(tmp_path / folder / "rows.parquet") for folder in ("together", "alone")
+    )
+    assert rows.drop("value").equals(expected.drop("value"))
+    assert rows["value"].to_list() == pytest.approx(expected["value"].to_list(), abs=1e-5)
+    assert '"devices": 2' in (tmp_path / "together" / "study.json").read_text()
+    # where it is computed does not bind: one process goes on where two have stopped
+    again = CliRunner().invoke(app, [*SHORT, *STEADY, "--out", str(tmp_path / "together")])
+    assert again.output.count("complete already") == 2
+
+
+def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
+    dataset = "dataset=tests.stripes:load_with_one_process_failing"
+    words = [*SHORT, "--set", dataset, "--out", str(tmp_path / "out")]
+    ended = run_together(2, "-m", "falconcal", *words, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.count("Error: the data of process 1 cannot be read.") == 1
+    assert "RuntimeError" not in ended.stderr
+    assert not (tmp_path / "out" / "rows.parquet").exists()
+
+
+def test_devices_reach_every_training_of_a_study() -> None:
+    study = read_study_file(
+        ROOT / "tests" / "stripes.toml",
+        ['methods.dropout.clip_norm="none"', "falcon.bounds=none"],
+    )
+    scaled = {"method": "temperature", "base": {"method": "falcon", "epochs": 1}}
+    named = {"method": "temperature", "base": "falcon"}
+    methods = {**study.methods, "scaled": scaled, "named": named}
+    changed = placed(replace(study, methods=methods), {"devices": 2, "precision": None})
+    for name in methods:
+        trained = innermost(changed.method(name))
+        assert isinstance(trained, L2Dropout | Falcon)
+        assert (trained.devices, trained.precision) == (2, "32-true")
+    falcon = changed.method("falcon")
+    assert isinstance(falcon, Falcon)
+    assert falcon.bounds is None
+    assert "devices" not in methods["scaled"]["base"]
+
+
+def test_torchrun_decides_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in started.items():
+        monkeypatch.setenv(name, value)
+    assert with_started({"strategy": "ddp"}) == {"strategy": "ddp", "devices": 2, "num_nodes": 2}
+    with pytest.raises(UsageError, match="for devices 2, not 3"):
+        with_started({"devices": 3})
 
 
 def test_parts_of_batches_are_the_whole() -> None:

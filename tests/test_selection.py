@@ -12,7 +12,7 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import expected_calibration_error
 from falconcal.predictions import predict
 from falconcal.selection import EpochKeeper, Judgement, judge, shifted_validation
-from falconcal.shifts import SHIFTS
+from falconcal.shifts import SHIFTS, Shift
 from falconcal.shifts.adversarial import EPSILONS, fgsm
 from falconcal.training import History, watching
 from tests.conftest import small_network
@@ -132,3 +132,12 @@ def test_patience_looks_at_every_epoch_and_keeps_the_best(tiny: Dataset) -> None
     assert history[-1].kept is not None
     assert len(history) < 30
     assert history[-1].epoch - history[-1].kept == 1
+
+
+def test_shifts_that_leave_the_bounds_are_judged_too(tiny: Dataset) -> None:
+    outside = Shift("double", (0.0, 1.0), lambda inputs, *_: 2 * inputs)
+    validation = shifted_validation(tiny.validation, small_network(seed=1), [outside])
+    error = expected_calibration_error(
+        predict(small_network(), [(2 * tiny.validation.inputs, tiny.validation.labels)])
+    )
+    assert judge(small_network(), validation).families["double"] == pytest.approx(error)

@@ -100,9 +100,12 @@ class Part(ABC):
         return len(self.labels)
 
     def repeated(self, inputs: Tensor) -> "Examples":
-        """Return other inputs for the same labels, once or several times over: (K * N, ...)."""
+        """Return other inputs for the same labels, once or several times over: (K * N, ...).
+
+        What was shifted may leave the bounds, so they are not stated.
+        """
         labels = self.labels.repeat(len(inputs) // len(self))
-        return Examples(inputs, labels, self.bounds, self.classes, self.tokens)
+        return Examples(inputs, labels, None, self.classes, self.tokens)
 
 
 @dataclass(frozen=True, eq=False)

@@ -159,8 +159,8 @@ def classwise_residuals(
     All classes share the examples that are taken, so no cells are alike: one resample at a time.
     """
     classes, examples = predictions.classes, len(predictions)
-    probs = predictions.probs.double()  # (N, C)
-    truth = torch.nn.functional.one_hot(predictions.labels, classes)  # (N, C)
+    probs = predictions.probs.double().cpu()  # (N, C)
+    truth = torch.nn.functional.one_hot(predictions.labels.cpu(), classes)  # (N, C)
     index = (bin_index(probs, BINS) + BINS * torch.arange(classes)).numpy().ravel()
     each = (truth - probs).numpy()
 

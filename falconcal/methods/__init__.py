@@ -30,7 +30,7 @@ from falconcal.recalibration import (
     VectorScaling,
 )
 from falconcal.registry import look_up
-from falconcal.settings import as_dict
+from falconcal.settings import as_dict, with_none
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
@@ -84,7 +84,7 @@ def make_method(values: Mapping[str, Any]) -> Method:
         settings["base"] = make_method(settings["base"])
     make: Callable[..., Method] = kind
     try:
-        return make(**settings)
+        return make(**with_none(kind, settings))
     except TypeError as error:
         raise UsageError(
             f"method {name!r} does not take the settings {', '.join(settings)}: {error}."

@@ -126,9 +126,9 @@ def equal_mass_index(confidence: Tensor, bins: int) -> Tensor:
 
 def classwise_statistics(data: Predictions, bins: int) -> Tensor:
     """Return counts, summed probability and hits of each class's bins: (C, M, 3)."""
-    probs = data.probs.double()  # (N, C)
+    probs = data.probs.double().cpu()  # (N, C)
     classes = probs.shape[1]
-    truth = torch.nn.functional.one_hot(data.labels, classes).double()  # (N, C)
+    truth = torch.nn.functional.one_hot(data.labels.cpu(), classes).double()  # (N, C)
     index = bin_index(probs, bins) + bins * torch.arange(classes)  # (N, C)
     columns = (torch.ones_like(probs), probs, truth)
     sums = [torch.bincount(index.flatten(), column.flatten(), classes * bins) for column in columns]

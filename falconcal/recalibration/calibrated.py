@@ -36,10 +36,10 @@ class Recalibration(abc.ABC):
         return Calibrated(fitted, _beside(fitted, calibration)).eval()
 
     def fit_predictions(self, predictions: Predictions) -> "Calibration":
-        """Return the calibration that these predictions and their labels ask for."""
+        """Return the calibration that these predictions and their labels ask for, on the CPU."""
         _check(predictions)
-        log_probs = floored_log_probs(predictions.log_probs.double())  # (N, C)
-        return Calibration(self, self.learn(log_probs, predictions.labels))
+        log_probs = floored_log_probs(predictions.log_probs.double().cpu())  # (N, C)
+        return Calibration(self, self.learn(log_probs, predictions.labels.cpu()))
 
     def structure(self, model: nn.Module) -> nn.Module:
         unfitted = {name: torch.empty(0, dtype=torch.float64) for name in self.names}

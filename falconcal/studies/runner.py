@@ -11,6 +11,7 @@ import polars
 import torch
 from torch import nn
 
+from falconcal import processes
 from falconcal.data import Batches, Dataset, load_dataset
 from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError, unknown
@@ -62,18 +63,26 @@ def run_study(
     with store.opened(study.resolved()):
         dataset = dataset_of(study)
         _try_shifts(study, dataset)
+        # as the first process finds them: it writes while others read
+        complete = processes.from_first([store.complete(run) for run in runs])
         for number, run in enumerate(runs, start=1):
-            if store.complete(run):
+            if complete[number - 1]:
                 progress.skip(run, number, len(runs))
                 continue
             method = study.method(run.method, run.seed)
             progress.begin(run, number, len(runs), getattr(innermost(method), "epochs", 0))
             started = time.perf_counter()
             _run(study, store, dataset, run, method, progress)
+            processes.wait()  # the next run may read this one's model
             progress.end(run, time.perf_counter() - started)
-        gather(study, store)
-        if len(dataset.test.shape) == 3:  # sequences of pixels are images too
-            write_pictures(directory, dataset.test, study.all_shifts(), study.all_outliers())
+        if processes.first():
+            gather(study, store)
+            _write_pictures(study, directory, dataset)
+
+
+def _write_pictures(study: Study, directory: Path, dataset: Dataset) -> None:
+    if len(dataset.test.shape) == 3:  # sequences of pixels are images too
+        write_pictures(directory, dataset.test, study.all_shifts(), study.all_outliers())
 
 
 def dataset_of(study: Study) -> Dataset:
@@ -287,7 +296,9 @@ def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
         return load_weights(weights, model_of(study, dataset))
     plain = dataset.validation.batches(500)
     model = train(reference, dataset, 0, reference.method(REFERENCE), plain)
-    save_weights(weights, model)
+    if processes.first():
+        save_weights(weights, model)
+    processes.wait()
     return model
 
 

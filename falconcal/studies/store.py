@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import filelock
@@ -17,6 +18,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from falconcal import processes
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
 from falconcal.layout import RunKey
@@ -24,6 +26,7 @@ from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
 FREE = {"seeds", "title", "stored"}  # may differ between runs that share a folder
+WHERE = {"accelerator", "devices", "num_nodes", "strategy"}  # what is computed is the same
 
 
 class Store:
@@ -34,10 +37,13 @@ class Store:
 
     @contextmanager
     def opened(self, study: dict[str, Any], wait: float = 0) -> Iterator[None]:
-        """Hold the folder for one process, its settings checked against the study's.
+        """Hold the folder, its settings checked against the study's; the first process does.
 
         ``wait`` is how many seconds another may still be at work in it; -1 waits for ever.
         """
+        if not processes.first():
+            yield
+            return
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self.directory / ".lock")
@@ -69,7 +75,14 @@ class Store:
 
     @contextmanager
     def writing(self, run: RunKey) -> Iterator[Path]:
-        """Give a hidden folder to fill; it becomes the run when all went well, else it goes."""
+        """Give a hidden folder to fill; it becomes the run when all went well, else it goes.
+
+        Processes beside the first have the same to write: theirs goes.
+        """
+        if not processes.first():
+            with TemporaryDirectory() as folder:
+                yield Path(folder)
+            return
         final = run.folder(self.directory)
         partial = final.parent / f".{final.name}"
         shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
@@ -92,6 +105,8 @@ class Store:
         return self._checkpoint(run).is_dir()
 
     def drop_checkpoint(self, run: RunKey) -> None:
+        if not processes.first():
+            return
         shutil.rmtree(self._checkpoint(run), ignore_errors=True)
         if not any(path.is_file() for path in self._checkpoints.rglob("*")):
             shutil.rmtree(self._checkpoints, ignore_errors=True)
@@ -130,7 +145,7 @@ class Store:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
-    for key in sorted({*old, *new} - (FREE if not place else set())):
+    for key in sorted({*old, *new} - (WHERE if place else FREE)):
         name, both = f"{place}{key}", key in old and key in new
         if place == "methods." and not both:
             continue  # a method more or less does not touch the runs that are there

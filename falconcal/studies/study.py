@@ -1,7 +1,9 @@
 """A study as settings, read from TOML and changed from the command line."""
 
+import copy
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ from falconcal.errors import UsageError, did_you_mean, unknown
 from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
+from falconcal.processes import with_started
 from falconcal.registry import name_and_settings
 from falconcal.settings import Count, as_dict, settings
 from falconcal.shifts import Ladder, Outliers, StoredShift, find_ladder, find_outliers
@@ -88,6 +91,21 @@ class Study:
         if not isinstance(base, dict):
             return values
         return {**values, "base": self._written_out(base, inside)}
+
+
+def placed(study: Study, where: Mapping[str, Any]) -> Study:
+    """Return the study with every training where it is asked for: devices, precision and such."""
+    where = with_started({name: value for name, value in where.items() if value is not None})
+    methods = copy.deepcopy(study.methods)
+    for name, table in methods.items():
+        while isinstance(table.get("base"), dict):
+            table = table["base"]
+        if not isinstance(table.get("base"), str):  # a base by name is changed under its own name
+            trained = innermost(study.method(name))
+            table |= {key: value for key, value in where.items() if hasattr(trained, key)}
+    changed = replace(study, methods=methods)
+    _check_methods(changed)
+    return changed
 
 
 def read_study(

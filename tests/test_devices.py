@@ -1,0 +1,198 @@
+"""What computes gives the same on every device, one that is only pretended among them."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import falconcal
+from falconcal.assessment import assess
+from falconcal.data import Bounds, Examples
+from falconcal.entrance import find_entrance
+from falconcal.evaluation import evaluate
+from falconcal.evidence import interval
+from falconcal.methods import METHODS, Falcon
+from falconcal.methods.falcon import Direction, calibration_terms
+from falconcal.metrics import METRICS
+from falconcal.models import MLP
+from falconcal.predictions import Predictions, predict
+from falconcal.recalibration import Recalibration
+from falconcal.shifts import SHIFTS
+from falconcal.shifts.adversarial import fgsm
+from falconcal.shifts.signal import signal_shifts
+from falconcal.training import Step
+from tests.conftest import stripes
+from tests.pretend import DEVICE, moved, pretending
+
+CPU = torch.device("cpu")
+BOUNDS = Bounds(0.0, 1.0)
+OTHERS = ["pretended", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Recalibration)]
+STEPPED = [name for name, method in METHODS.items() if hasattr(method(), "objectives")]
+
+
+@pytest.fixture(params=OTHERS)
+def other(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    """Each device beside the CPU, also one that is not there."""
+    if request.param != "pretended":
+        yield torch.device(request.param)
+        return
+    with pretending() as device:
+        yield device
+
+
+def check(compute: Callable[[torch.device], Tensor], other: torch.device) -> None:
+    """Compute on both; the pretended device gives the same bits, a real one may round."""
+    found, expected = compute(other), compute(CPU)
+    slack = 0.0 if other == DEVICE else 1e-4
+    assert found.device == other or found.ndim == 0
+    torch.testing.assert_close(found.cpu(), expected, rtol=slack, atol=slack, equal_nan=True)
+
+
+def predictions(device: torch.device) -> Predictions:
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(60, 3, generator=generator)
+    labels = torch.randint(3, (60,), generator=generator)
+    return Predictions.from_logits(logits.to(device), labels.to(device))
+
+
+def test_the_pretended_device_notices_what_a_real_one_would() -> None:
+    with pretending() as device:
+        there, here = torch.arange(3.0, device=device), torch.arange(3.0)
+        assert float((there + 1).sum()) == 6.0
+        assert torch.equal((2 * there).cpu(), 2 * here)
+        with pytest.raises(RuntimeError, match="two devices"):
+            _ = there + here
+        with pytest.raises((RuntimeError, TypeError)):
+            there.numpy()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_metrics(metric: str, other: torch.device) -> None:
+    value = METRICS[metric](predictions(other))
+    assert value == pytest.approx(METRICS[metric](predictions(CPU)), abs=1e-9)
+
+
+def test_intervals_and_the_whole_assessment(other: torch.device) -> None:
+    for metric in ("ece", "classwise_ece"):
+        there, here = interval(predictions(other), metric), interval(predictions(CPU), metric)
+        assert (there.low, there.high) == pytest.approx((here.low, here.high))
+    assert assess(predictions(other)).examples == 60
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+@pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
+def test_calibrators(name: str, other: torch.device) -> None:
+    def calibrated(device: torch.device) -> Tensor:
+        method = METHODS[name]()
+        assert isinstance(method, Recalibration)
+        calibration = _on(method.fit_predictions(predictions(device)), device)
+        found: Tensor = calibration(predictions(device).log_probs)
+        return found
+
+    check(calibrated, other)
+
+
+@pytest.mark.parametrize("name", sorted(SHIFTS))
+def test_shifts(name: str, other: torch.device) -> None:
+    def shifted(device: torch.device) -> Tensor:
+        inputs = stripes(3).inputs
+        if name in signal_shifts():
+            inputs = inputs.flatten(1)
+        elif name.startswith("corrupt_"):
+            inputs = nn.functional.pad(inputs.expand(-1, 3, -1, -1), (2, 2, 2, 2))
+        return SHIFTS[name].at(inputs.to(device), 2)
+
+    check(shifted, other)
+
+
+class Words(nn.Module):
+    """A model of tokens whose embedding is found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.last = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:  # (N, length) -> (N, 3)
+        logits: Tensor = self.last(self.embedding(tokens).mean(1))
+        return logits
+
+
+def _on(model: nn.Module, device: torch.device) -> nn.Module:
+    return moved(model) if device == DEVICE else model.to(device)
+
+
+def make_step(kind: str, device: torch.device) -> Step:
+    """Return a batch of numbers or of tokens with its model, as a method sees them."""
+    torch.manual_seed(0)
+    model = _on(Words() if kind == "tokens" else MLP(3, 7, (8,)), device)
+    generator = torch.Generator().manual_seed(0)
+    rows, tokens = torch.rand(6, 7), torch.randint(9, (6, 5))
+    inputs = (tokens if kind == "tokens" else rows).to(device)
+    bounds = None if kind == "tokens" else BOUNDS
+    labels = (torch.arange(6) % 3).to(device)
+    entrance = find_entrance(model, inputs)
+    return Step(
+        model, inputs, labels, 1, 2, generator, bounds=bounds, bare=model, entrance=entrance
+    )
+
+
+def gradient(step: Step, terms: dict[str, Tensor]) -> Tensor:
+    torch.stack(list(terms.values())).sum().backward()
+    weights = [
+        weight.grad.flatten() for weight in step.model.parameters() if weight.grad is not None
+    ]
+    return torch.cat(weights)
+
+
+@pytest.mark.parametrize("kind", ["rows", "tokens"])
+@pytest.mark.parametrize("name", STEPPED)
+def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> None:
+    for number in range(len(METHODS[name]().objectives())):  # type: ignore[attr-defined]
+
+        def run(device: torch.device, number: int = number) -> Tensor:
+            step = make_step(kind, device)
+            objective = METHODS[name](l2_weight=0.1).objectives()[number]  # type: ignore[attr-defined]
+            return gradient(step, objective.terms(step))
+
+        check(run, other)
+
+
+@pytest.mark.parametrize("direction", ["adversarial", "random_sign", "gaussian"])
+def test_perturbations_of_falcon(direction: Direction, other: torch.device) -> None:
+    falcon = Falcon(directions=(direction,), gradient="exact", calibration_weight=1.0)
+
+    def run(device: torch.device) -> Tensor:
+        step = make_step("rows", device)
+        return gradient(step, calibration_terms(falcon, step))
+
+    check(run, other)
+
+
+def test_attacks_predictions_and_evaluation(other: torch.device) -> None:
+    def attacked(device: torch.device) -> Tensor:
+        step = make_step("rows", device)
+        return fgsm(step.model, step.inputs, step.labels, 0.1, BOUNDS)
+
+    def predicted(device: torch.device) -> Tensor:
+        step = make_step("rows", device)
+        return predict(step.model, [(step.inputs, step.labels)]).log_probs.sum()
+
+    def evaluated(device: torch.device) -> Tensor:
+        step = make_step("rows", device)
+        data = Examples(step.inputs, step.labels)
+        rows = evaluate(step.model, data, [SHIFTS["sensor_noise"]])
+        return torch.from_numpy(rows["value"].to_numpy().copy()).nansum()
+
+    for compute in (attacked, predicted, evaluated):
+        check(compute, other)
+
+
+@pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
+def test_the_estimator_trains_where_it_is_told_to(device: torch.device) -> None:
+    rows, labels = torch.rand(30, 4).numpy(), (torch.arange(30) % 3).numpy()
+    model = falconcal.FalconClassifier(
+        epochs=1, random_state=0, early_stopping=False, settings={"accelerator": device.type}
+    )
+    assert model.fit(rows, labels).predict_proba(rows).shape == (30, 3)
