@@ -33,7 +33,7 @@ from falconcal.tuning.spaces import Point, Space, check_search, find_space, own_
 from falconcal.tuning.trial import Bench, run_trial, trial_method
 
 STARTUP = 4  # trials that end before any is pruned
-POLL = 0.5  # seconds between looks at what the workers have done
+POLL = 1.0  # seconds between looks at what the workers have done
 Told = Callable[[Row], None]
 
 
