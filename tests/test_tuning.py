@@ -15,7 +15,7 @@ import pytest
 
 from falconcal.cli import _show_trial, _show_trials
 from falconcal.errors import UsageError, UserError
-from falconcal.methods import METHODS, Falcon
+from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies.study import read_study
@@ -33,7 +33,7 @@ from optuna.trial import TrialState  # noqa: E402
 
 from falconcal.tuning.ledger import Ledger  # noqa: E402
 from falconcal.tuning.search import Search, tune  # noqa: E402
-from falconcal.tuning.trial import Watcher, objective  # noqa: E402
+from falconcal.tuning.trial import Watcher, objective, trial_method  # noqa: E402
 
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
 SHORT = ("tuning.epochs=2", "search.dropout.learning_rate=[1e-6, 0.003, 0.03]")
@@ -75,6 +75,25 @@ def test_every_method_can_be_searched(name: str) -> None:
     given = read_study(TEXT + f"\n[methods.tuned]\nmethod = '{name}'{base}", "test")
     space = find_space(given, find_place(given, "tuned"))
     assert {"learning_rate", "l2_weight"} <= set(space)
+
+
+def test_mc_dropout_is_never_without_dropout() -> None:
+    given = read_study(TEXT + "[methods.mc_dropout]", "test")
+    assert find_space(given, find_place(given, "mc_dropout"))["dropout"].plain() == [0.2, 0.5]
+
+
+def test_an_ensemble_is_tuned_through_the_member_it_has_by_itself() -> None:
+    given = read_study(TEXT + "[methods.ensemble]\nsize = 3", "test")
+    place = find_place(given, "ensemble")
+    assert isinstance(place.method, Adversarial)
+    stated = {"base": {"method": "adversarial", "l2_weight": 0.1, "keep": "best"}}
+    assert place.table({"l2_weight": 0.1}) == stated
+
+
+def test_the_reference_keeps_its_last_epoch_whatever_the_study_says() -> None:
+    given = L2Dropout(epochs=9, keep="best", patience=2, seed=3)
+    trained = trial_method(given, read_tuning({"epochs": 4}), 0, {}, kept="last")
+    assert trained == L2Dropout(epochs=4, keep="last", seed=0)
 
 
 @pytest.mark.parametrize("name", STUDIES)
