@@ -1,6 +1,8 @@
 """Things from outside as a study file names them: a dataset and a network."""
 
 import os
+import time
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,8 @@ from falconcal.methods import L2Dropout
 from falconcal.settings import settings
 from falconcal.shifts import Shift
 from tests.conftest import CLASSES, small_network, stripes
+
+MEETING = "FALCONCAL_TEST_MEETING"  # the folder in which processes meet, each by a file
 
 
 def load_stripes() -> Dataset:
@@ -91,3 +95,18 @@ def load_with_one_process_failing() -> Dataset:
     if os.environ.get("RANK") == "1":
         raise UserError("the data of process 1 cannot be read.")
     return load_stripes()
+
+
+@settings
+class Meeting(L2Dropout):
+    """Trains like dropout, but where a folder is named for it waits there for another process."""
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        folder = Path(os.environ.get(MEETING, ""))
+        if MEETING in os.environ:
+            (folder / str(os.getpid())).touch()
+        deadline = time.monotonic() + 120
+        while MEETING in os.environ and len(list(folder.iterdir())) < 2:
+            assert time.monotonic() < deadline, "nobody came"
+            time.sleep(0.05)
+        return L2Dropout.fit(self, model, train, validation)

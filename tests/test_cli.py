@@ -34,6 +34,7 @@ def test_help_shows_the_commands_and_examples() -> None:
     assert all(command in shown for command in ("run", "report", "list"))
     assert "falconcal run digits" in run("run", "--help").stdout
     assert "falconcal report runs/digits" in run("report", "--help").stdout
+    assert "falconcal tune digits --method falcon" in run("tune", "--help").stdout
 
 
 def test_no_words_at_all_show_the_help() -> None:

@@ -33,7 +33,7 @@ from falconcal.tuning.spaces import Point, Space, check_search, find_space, own_
 from falconcal.tuning.trial import Bench, run_trial, trial_method
 
 STARTUP = 4  # trials that end before any is pruned
-POLL = 0.5  # seconds between looks at what the workers have done
+POLL = 1.0  # seconds between looks at what the workers have done
 Told = Callable[[Row], None]
 
 
@@ -100,6 +100,7 @@ def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[
         if workers == 1:
             _work(search, bench, ledger, news)
         else:
+            del bench  # each worker makes its own
             _work_in_processes(search, ledger, workers, news)
         return _conclude(search, ledger)
     finally:
@@ -108,10 +109,11 @@ def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[
 
 def _conclude(search: Search, ledger: Ledger) -> list[Row]:
     """Write down all trials, and of every method the best one."""
-    ledger.write_rows()
-    rows = ledger.rows()
-    places = {row["method"]: find_place(search.study, row["method"]) for row in rows}
-    write_best(search.directory, search.study.name, rows, places)
+    with ledger.lock:  # another command may end at the same time with fewer
+        ledger.write_rows()
+        rows = ledger.rows()
+        places = {row["method"]: find_place(search.study, row["method"]) for row in rows}
+        write_best(search.directory, search.study.name, rows, places)
     return rows
 
 

@@ -32,6 +32,8 @@ OWN: dict[str, dict[str, list[Any]]] = {
         "calibration_weight": [0.25, 0.1, 0.01, 0.001, 1e-4, 1e-6],
     },
     "evidential": {"divergence_weight": WEIGHTS},
+    "mc_dropout": {"dropout": [0.2, 0.5]},  # without any there is nothing to sample
+    "joint_gan": {"uniform_weight": [0.1, 1.0]},
     "mixup": {"alpha": [0.1, 0.2, 0.3, 0.4]},  # the range its authors recommend
     "label_smoothing": {"smoothing": [0.02, 0.05, 0.1, 0.2]},
     "focal": {"gamma": [1.0, 2.0, 3.0, 5.0]},

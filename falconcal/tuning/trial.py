@@ -55,6 +55,8 @@ def trial_method(
     """Return a method as a trial trains it."""
     values = {**plain_settings(method), **point}
     budget = {"epochs": tuning.epochs or values.get("epochs"), "keep": kept}
+    if kept == "last":
+        budget["patience"] = None  # which would choose an epoch too
     values.update({name: value for name, value in budget.items() if name in values})
     return seeded(make_method(values), seed)
 
