@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from falconcal.method import Method
     from falconcal.methods import (
         METHODS,
+        MNF,
+        SVI,
         Adversarial,
         Ensemble,
         Evidential,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         JointGAN,
         L2Dropout,
         LabelSmoothing,
+        LastLayerSVI,
         MCDropout,
         Mixup,
     )
@@ -136,6 +139,8 @@ _HOMES = {
     "falconcal.method": ["Method"],
     "falconcal.methods": [
         "METHODS",
+        "MNF",
+        "SVI",
         "Adversarial",
         "Ensemble",
         "Evidential",
@@ -146,6 +151,7 @@ _HOMES = {
         "JointGAN",
         "L2Dropout",
         "LabelSmoothing",
+        "LastLayerSVI",
         "MCDropout",
         "Mixup",
     ],
@@ -225,9 +231,11 @@ __all__ = [
     "METHODS",
     "METRICS",
     "MLP",
+    "MNF",
     "MODELS",
     "SHIFTS",
     "STUDIES",
+    "SVI",
     "VGG",
     "Accumulator",
     "Adversarial",
@@ -253,6 +261,7 @@ __all__ = [
     "JointGAN",
     "L2Dropout",
     "LabelSmoothing",
+    "LastLayerSVI",
     "LeNet",
     "MCDropout",
     "Method",
