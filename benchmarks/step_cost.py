@@ -35,7 +35,7 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
-from falconcal.training import Step, run_steps
+from falconcal.training import Objective, Step, run_steps
 from falconcal.training.loop import laid_out, lay_out_weights
 
 IMAGES, SCIPY_IMAGES = 10_000, 100
@@ -114,15 +114,19 @@ def _repeat(step: Callable[[], object], times: int) -> None:
 
 
 def stepper(method: L2Dropout | Falcon, network: Network) -> Callable[[], object]:
-    """Return a function that takes one training step of the method, as the loop does."""
-    model = network.make()
+    return step_of(network.make(), method.objectives(), network.batch())
+
+
+def step_of(
+    model: nn.Module, objectives: list[Objective], batch: torch.Tensor
+) -> Callable[[], object]:
+    """Return a function that takes one training step of a method, as the loop does."""
     lay_out_weights(model)
-    objectives = method.objectives()
     fabric = Fabric(accelerator="cpu", devices=1)
     optimizers = [objective.optimizer(list(model.parameters())) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
     wrapped.train()
-    inputs = laid_out(network.batch())
+    inputs = laid_out(batch)
     labels, random = torch.randint(10, (len(inputs),)), torch.Generator().manual_seed(0)
     entrance = find_entrance(model, inputs)
     bounds = Bounds(0.0, 1.0) if inputs.is_floating_point() else None

@@ -16,9 +16,9 @@ PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors",
         "processes"}  # fmt: skip
 LAYERS = [
-    "data", "shifts", "models", "losses", "sampling", "predictions", "reading", "metrics",
-    "evidence", "assessment", "selection", "training", "method", "recalibration", "methods",
-    "saving", "predicting", "evaluation", "estimator", "lightning",
+    "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
+    "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",
+    "methods", "saving", "predicting", "evaluation", "estimator", "lightning",
     "studies", "tuning", "report", "catalogue", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -19,9 +19,12 @@ from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
 from falconcal.methods.joint_gan import JointGAN
 from falconcal.methods.label_smoothing import LabelSmoothing
+from falconcal.methods.last_layer_svi import LastLayerSVI
 from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
+from falconcal.methods.mnf import MNF
 from falconcal.methods.own_loop import FalconStep
+from falconcal.methods.svi import SVI
 from falconcal.recalibration import (
     HistogramBinning,
     Isotonic,
@@ -44,6 +47,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "mc_dropout": MCDropout,
     "ensemble": Ensemble,
     "falcon_ensemble": FalconEnsemble,
+    "svi": SVI,
+    "last_layer_svi": LastLayerSVI,
+    "mnf": MNF,
     "temperature": Temperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
@@ -53,6 +59,8 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 __all__ = [
     "METHODS",
+    "MNF",
+    "SVI",
     "Adversarial",
     "Ensemble",
     "Evidential",
@@ -63,6 +71,7 @@ __all__ = [
     "JointGAN",
     "L2Dropout",
     "LabelSmoothing",
+    "LastLayerSVI",
     "MCDropout",
     "Mixup",
     "make_method",

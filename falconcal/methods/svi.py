@@ -1,0 +1,20 @@
+"""Stochastic variational inference: a normal distribution for every weight, learned by Flipout.
+
+Blundell, Cornebise, Kavukcuoglu & Wierstra, "Weight Uncertainty in Neural Networks", ICML 2015;
+Wen, Vicol, Ba, Tran & Grosse, "Flipout", ICLR 2018, for the gradients.
+"""
+
+from torch import nn
+
+from falconcal.bayesian import Flipout, converted
+from falconcal.methods.variational import Variational, refuse_l2
+from falconcal.settings import settings
+
+
+@settings
+class SVI(Variational):
+    """Settings of SVI; every dense and convolution layer is Bayesian."""
+
+    def convert(self, model: nn.Module) -> nn.Module:
+        refuse_l2(self)
+        return converted(model, {nn.Linear: Flipout, nn.Conv2d: Flipout})
