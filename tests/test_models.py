@@ -206,9 +206,7 @@ def test_a_residual_network_is_what_its_parts_give_in_a_row() -> None:
         return nn.functional.batch_norm(features, mean, variance, scale, shift)
 
     convolve = nn.functional.conv2d
-    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    pixels = (images - mean[:, None, None]) / deviation[:, None, None]
-    stem = normed(convolve(pixels, weights["conv1.weight"], stride=2, padding=3), "bn1").relu()
+    stem = normed(convolve(images, weights["conv1.weight"], stride=2, padding=3), "bn1").relu()
     stem = nn.functional.max_pool2d(stem, 3, 2, 1)
     block = normed(convolve(stem, weights["layer1.0.conv1.weight"]), "layer1.0.bn1").relu()
     block = convolve(block, weights["layer1.0.conv2.weight"], padding=1)

@@ -1,8 +1,8 @@
 """Residual networks (He et al., CVPR 2016): ResNet50 as the paper takes it, and a small one.
 
 Modules bear torchvision's names, so that its published weights fit, which this file's own code
-reads: the stride of a bottleneck is in its 3x3 convolution. Images come as pixels from 0 to 1 and
-are normalised here by ImageNet's mean and deviation, on which those weights were trained.
+reads: the stride of a bottleneck is in its 3x3 convolution. Those weights expect images normalised
+by ImageNet's mean and deviation, which the dataset asks for as its preparation.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 RESNET50 = (3, 4, 6, 3)
 SMALL = (1, 1, 1)
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 
 
 class ResNet(nn.Module):
@@ -29,7 +28,6 @@ class ResNet(nn.Module):
         stem: Literal["imagenet", "small"] = "imagenet",
     ) -> None:
         super().__init__()
-        self.scale = _Normalisation() if channels == len(MEAN) else nn.Identity()
         large = stem == "imagenet"
         size, stride = (7, 2) if large else (3, 1)
         self.conv1 = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)
@@ -48,7 +46,7 @@ class ResNet(nn.Module):
         self.apply(_begin)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
-        features = torch.relu(self.bn1(self.conv1(self.scale(images))))
+        features = torch.relu(self.bn1(self.conv1(images)))
         features = self.maxpool(features)
         for stage in range(self.stages):
             features = self.get_submodule(f"layer{stage + 1}")(features)
@@ -96,22 +94,6 @@ class Bottleneck(nn.Module):
 
 EXPANSION = {"basic": 1, "bottleneck": 4}  # channels that leave a block, in widths
 KINDS: dict[str, type[Block] | type[Bottleneck]] = {"basic": Block, "bottleneck": Bottleneck}
-
-
-class _Normalisation(nn.Module):
-    """Pixels from 0 to 1 less the mean, over the deviation; constants, so no weights of a file."""
-
-    mean: Tensor
-    deviation: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name, values in (("mean", MEAN), ("deviation", DEVIATION)):
-            constants = torch.tensor(values)[:, None, None]  # (channels, 1, 1)
-            self.register_buffer(name, constants, persistent=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return (images - self.mean) / self.deviation
 
 
 def _stage(kind: str, inputs: int, width: int, count: int, stride: int) -> nn.Sequential:
