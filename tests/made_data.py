@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from PIL import Image
 
 
 def bytes_of(*shape: int, seed: int = 0, below: int = 256) -> numpy.ndarray:
@@ -89,6 +90,50 @@ def write_newsgroups(folder: Path) -> dict[str, Any]:
 VECTORS = list(enumerate(("the", "wing", "sail", "light", "from")))
 
 
+def write_images(folder: Path, classes: tuple[str, ...], count: int, ending: str = ".png") -> None:
+    """Write images 12 high and 16 wide, a class by its brightness, an image by its first pixel."""
+    for label, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = numpy.full((12, 16, 3), 60 * label + 40, dtype=numpy.uint8)
+            pixels[0, 0] = number
+            Image.fromarray(pixels).save(folder / name / f"{number:02}{ending}")
+
+
+def write_image_folder(folder: Path) -> dict[str, Any]:
+    write_images(folder, ("dark", "middle", "bright"), 10)
+    return {"path": str(folder), "size": 8}
+
+
+def write_imagenet(folder: Path) -> dict[str, Any]:
+    for part, count in (("train", 6), ("val", 3)):
+        write_images(folder / part, ("n01440764", "n01443537", "n01484850"), count, ".JPEG")
+    return {"path": str(folder), "workers": 0, "held_out": 3}
+
+
+def write_text_folder(folder: Path) -> dict[str, Any]:
+    for label, group in enumerate(GROUPS):
+        (folder / group).mkdir(parents=True)
+        for number in range(10):
+            (folder / group / f"{number}.txt").write_text(newsgroup_text(label, number))
+    return {"path": str(folder), "length": 6}
+
+
+def write_npz(folder: Path) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs = numpy.random.default_rng(0).random((30, 4), dtype=numpy.float32)
+    path = folder / "numbers.npz"
+    numpy.savez(path, train_inputs=inputs, train_labels=cyclic(30, 3))
+    return {"path": str(path), "bounds": (0.0, 1.0)}
+
+
+def write_csv(folder: Path) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [f"{number},{number / 7:.3f},{('no', 'yes')[number % 2]}" for number in range(30)]
+    (folder / "rows.csv").write_text("width,height,label\n" + "\n".join(rows) + "\n")
+    return {"path": str(folder / "rows.csv")}
+
+
 def _at(write: Callable[[Path], None]) -> Callable[[Path], dict[str, Any]]:
     def made(folder: Path) -> dict[str, Any]:
         write(folder)
@@ -104,4 +149,9 @@ MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "cifar10": _at(write_cifar10),
     "sequential_mnist": _at(write_mnist),
     "newsgroups": write_newsgroups,
+    "imagenet": write_imagenet,
+    "image_folder": write_image_folder,
+    "text_folder": write_text_folder,
+    "npz": write_npz,
+    "csv": write_csv,
 }

@@ -22,12 +22,13 @@ def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path:
         assert part.classes == dataset.classes
         assert part.bounds == dataset.bounds
         assert set(part.labels.tolist()) == set(range(len(dataset.classes)))
-        first = part.first(7)
-        assert first.inputs.shape == (7, *part.shape)
+        first = part.first(2)
+        assert first.inputs.shape == (2, *part.shape)
         assert first.tokens == part.tokens
         assert torch.isfinite(first.inputs).all()
         if dataset.bounds is not None:
-            dataset.bounds.check(part.inputs)
+            for inputs, _ in part.batches(500):
+                dataset.bounds.check(inputs)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -35,7 +36,8 @@ def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) ->
     settings = MADE[name](tmp_path / name) if name in MADE else {}
     part = load_test(name, **settings)
     inputs, labels = (torch.cat(parts) for parts in zip(*part.batches(7), strict=True))
-    torch.testing.assert_close(inputs[:10], part.first(10).inputs, rtol=0, atol=0)
+    few = part.first(10).inputs
+    torch.testing.assert_close(inputs[: len(few)], few, rtol=0, atol=0)
     assert torch.equal(labels, part.labels)
     shuffled = part.batches(7, shuffle=True, seed=3)
     shuffled.set_epoch(1)

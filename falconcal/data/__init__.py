@@ -13,10 +13,14 @@ from falconcal.data import (
     cifar10,
     digits,
     fashion_mnist,
+    image_folder,
+    imagenet,
     mnist,
     newsgroups,
+    own_arrays,
     sensors,
     sequential_mnist,
+    text_folder,
 )
 from falconcal.data.examples import (
     Augment,
@@ -42,6 +46,11 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "sequential_mnist": sequential_mnist.SequentialMnist,
     "newsgroups": newsgroups.Newsgroups,
     "sensors": sensors.Sensors,
+    "imagenet": imagenet.ImageNet,
+    "image_folder": image_folder.ImageFolder,
+    "text_folder": text_folder.TextFolder,
+    "npz": own_arrays.Npz,
+    "csv": own_arrays.Csv,
 }
 
 __all__ = [
