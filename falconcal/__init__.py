@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment, assess
-    from falconcal.data import DATASETS, Bounds, Dataset, Examples, Texts, load_dataset
+    from falconcal.data import (
+        DATASETS,
+        Bounds,
+        Dataset,
+        Examples,
+        Images,
+        Part,
+        Preparation,
+        Texts,
+        load_dataset,
+        load_test,
+    )
     from falconcal.errors import UsageError, UserError
     from falconcal.estimator import FalconClassifier
     from falconcal.evaluation import evaluate, rows_of, score
@@ -126,7 +137,18 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "falconcal.assessment": ["Assessment", "assess"],
-    "falconcal.data": ["DATASETS", "Bounds", "Dataset", "Examples", "Texts", "load_dataset"],
+    "falconcal.data": [
+        "DATASETS",
+        "Bounds",
+        "Dataset",
+        "Examples",
+        "Images",
+        "Part",
+        "Preparation",
+        "Texts",
+        "load_dataset",
+        "load_test",
+    ],
     "falconcal.errors": ["UsageError", "UserError"],
     "falconcal.estimator": ["FalconClassifier"],
     "falconcal.evaluation": ["evaluate", "rows_of", "score"],
@@ -274,6 +296,7 @@ __all__ = [
     "Focal",
     "HistogramBinning",
     "History",
+    "Images",
     "Interval",
     "Isotonic",
     "JointGAN",
@@ -286,9 +309,11 @@ __all__ = [
     "Mixup",
     "ModelFacts",
     "Outliers",
+    "Part",
     "PixelRecurrent",
     "PredictionFile",
     "Predictions",
+    "Preparation",
     "ResNet",
     "RiskTable",
     "SavedModel",
@@ -331,6 +356,7 @@ __all__ = [
     "interval",
     "load",
     "load_dataset",
+    "load_test",
     "macro_ece",
     "make_model",
     "maximum_calibration_error",

@@ -111,6 +111,21 @@ def write_imagenet(folder: Path) -> dict[str, Any]:
     return {"path": str(folder), "workers": 0, "held_out": 3}
 
 
+def write_objectnet(folder: Path) -> dict[str, Any]:
+    """Write a known class, one that is two of ImageNet's, and one that it lacks."""
+    write_images(folder / "images", ("clock", "chair", "boat"), 4)
+    files = {
+        "imagenet_to_label_2012_v2": "sundial\nrocker\nthrone\n",
+        "pytorch_to_imagenet_2012_id.json": '{"0": 2, "1": 0, "2": 1}',
+        "objectnet_to_imagenet_1k.json": '{"Clock": "sundial", "Chair": "rocker; throne"}',
+        "folder_to_objectnet_label.json": '{"clock": "Clock", "chair": "Chair", "boat": "Boat"}',
+    }
+    (folder / "mappings").mkdir()
+    for name, text in files.items():
+        (folder / "mappings" / name).write_text(text)
+    return {"path": str(folder), "workers": 0}
+
+
 def write_text_folder(folder: Path) -> dict[str, Any]:
     for label, group in enumerate(GROUPS):
         (folder / group).mkdir(parents=True)
@@ -150,6 +165,7 @@ MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "sequential_mnist": _at(write_mnist),
     "newsgroups": write_newsgroups,
     "imagenet": write_imagenet,
+    "objectnet": write_objectnet,
     "image_folder": write_image_folder,
     "text_folder": write_text_folder,
     "npz": write_npz,

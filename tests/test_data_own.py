@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from falconcal.data import Examples, Images, load_dataset
+from falconcal.data import Examples, Images, load_dataset, load_test
 from falconcal.data.streamed import Framing, StreamedImages
 from falconcal.errors import UserError
 from falconcal.evaluation import evaluate
@@ -23,6 +23,7 @@ from tests.made_data import (
     write_imagenet,
     write_images,
     write_npz,
+    write_objectnet,
     write_text_folder,
 )
 
@@ -122,6 +123,23 @@ def test_imagenets_absence_and_smallness_are_named(tmp_path: Path) -> None:
     settings = write_imagenet(tmp_path / "small")
     with pytest.raises(UserError, match="more than 6 training images of class n01440764"):
         load_dataset("imagenet", **{**settings, "held_out": 6})
+
+
+def test_objectnet_has_known_classes_and_outliers_without_their_borders(tmp_path: Path) -> None:
+    settings = write_objectnet(tmp_path)
+    known, others = (
+        load_test("objectnet", **settings, images=images) for images in ("known", "unknown")
+    )
+    assert known.classes == ("throne", "sundial", "rocker")
+    assert (known.labels.tolist(), others.labels.tolist()) == ([1] * 4, [-1] * 4)
+    assert isinstance(known, StreamedImages)
+    assert known.framing.border == 2
+    assert known.first(1).inputs.shape == (1, 3, 224, 224)
+    with pytest.raises(UserError, match="for testing alone"):
+        load_dataset("objectnet", **settings)
+    (tmp_path / "mappings" / "imagenet_to_label_2012_v2").unlink()
+    with pytest.raises(UserError, match=r"expected the file .*imagenet_to_label_2012_v2"):
+        load_test("objectnet", **settings)
 
 
 def test_texts_of_ones_own_are_words(tmp_path: Path) -> None:
