@@ -29,7 +29,11 @@ CPU = torch.device("cpu")
 BOUNDS = Bounds(0.0, 1.0)
 OTHERS = ["pretended", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
 CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Recalibration)]
-STEPPED = [name for name, method in METHODS.items() if hasattr(method(), "objectives")]
+STEPPED = [
+    name
+    for name, method in METHODS.items()
+    if hasattr(method(), "objectives") and not hasattr(method(), "companions")
+]
 
 
 @pytest.fixture(params=OTHERS)
@@ -94,11 +98,14 @@ def test_calibrators(name: str, other: torch.device) -> None:
     check(calibrated, other)
 
 
-@pytest.mark.parametrize("name", sorted(SHIFTS))
+# those that need no more than the inputs
+@pytest.mark.parametrize("name", [name for name, shift in SHIFTS.items() if not shift.needs])
 def test_shifts(name: str, other: torch.device) -> None:
     def shifted(device: torch.device) -> Tensor:
         inputs = stripes(3).inputs
-        if name in signal_shifts():
+        if name.startswith("word_"):
+            inputs = torch.arange(1, 61).reshape(3, 20)  # tokens
+        elif name in signal_shifts():
             inputs = inputs.flatten(1)
         elif name.startswith("corrupt_"):
             inputs = nn.functional.pad(inputs.expand(-1, 3, -1, -1), (2, 2, 2, 2))
