@@ -15,7 +15,7 @@ from rich.text import Text
 
 import falconcal
 from falconcal.errors import UsageError, UserError, unknown
-from falconcal.layout import model_file
+from falconcal.layout import file_name, model_file
 
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
@@ -359,6 +359,37 @@ def predict(
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)
     _show_outcome(outcome, target, threshold)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal shift digits\n\n"
+    "falconcal shift cifar10 --shifts corrupt_fog,corrupt_snow --examples 2 --out seen.png"
+)
+def shift(
+    dataset: Annotated[str, typer.Argument(help="Name of a dataset, or package.module:load.")],
+    shifts: Annotated[
+        str | None,
+        typer.Option(help="Only these shifts, separated by commas; those usual for the data."),
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="Test examples of each shift.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="PNG file; runs/shift/DATASET.png unless given.")
+    ] = None,
+    offline: OfflineOption = False,
+) -> None:
+    """Draw one picture of what a model will see: shifts down, levels across."""
+    from falconcal.data import load_dataset
+    from falconcal.files import write_bytes
+    from falconcal.studies.sheet import make_sheet
+
+    _stay_offline(offline)
+    target = out if out is not None else Path("runs") / "shift" / f"{file_name(dataset)}.png"
+    if target.suffix.lower() != ".png":
+        raise UsageError(f"--out expects a PNG file, got {target}.")
+    chosen = [name.strip() for name in shifts.split(",")] if shifts is not None else None
+    write_bytes(target, make_sheet(load_dataset(dataset), chosen, examples))
+    output.print(f"Picture: {target}", highlight=False, markup=False, soft_wrap=True)
 
 
 @data.command("list", epilog="Example:\n\nfalconcal data list")

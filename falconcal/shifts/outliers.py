@@ -96,7 +96,7 @@ def _made(
     seed: int,
 ) -> Iterator[Tensor]:
     """Yield as many outliers as the data has examples, each keyed by seed and example."""
-    if data.bounds is None or data.tokens is not None:
+    if data.bounds is None or not data.first(1).inputs.is_floating_point():
         raise UserError(
             f"outliers {name} are made for floating-point inputs of a known range: give the data "
             "its bounds, or choose the test part of a dataset."
@@ -140,7 +140,7 @@ def _check(name: str, inputs: Tensor, data: Part) -> None:
             f"expected outliers {name} of the data's shape {data.shape}, got "
             f"{tuple(inputs.shape[1:])}: nothing is resized here, so choose a set of that shape."
         )
-    if inputs.is_floating_point() != (data.tokens is None):
+    if inputs.is_floating_point() != data.first(1).inputs.is_floating_point():
         raise UserError(f"expected outliers {name} of the data's kind, got {inputs.dtype}.")
     if data.tokens is not None and int(inputs.max()) >= data.tokens:
         raise UserError(
