@@ -14,7 +14,17 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from falconcal import MNF, SVI, History, LastLayerSVI, Temperature, checkpointing, load, save
+from falconcal import (
+    MNF,
+    SVI,
+    Ensemble,
+    History,
+    LastLayerSVI,
+    Temperature,
+    checkpointing,
+    load,
+    save,
+)
 from falconcal.bayesian import Bayesian, Flipout, divergence
 from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
@@ -237,3 +247,18 @@ def test_it_is_saved_and_loaded_inside_a_calibration(
     )  # fmt: skip
     ours, theirs = (predict(one, tiny.test) for one in (model, load(path).model))
     assert torch.equal(ours.log_probs, theirs.log_probs)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_an_ensemble_of_them_is_loaded_as_it_was(kind: type[Variational], tiny: Dataset) -> None:
+    """Members draw from seeds of their own, MNF's masks among them."""
+    method = Ensemble(base=kind(epochs=1, samples=3), size=2)
+    model = fitted(method, tiny)
+    loaded = method.structure(small_network(seed=5))
+    loaded.load_state_dict(model.state_dict())
+    assert torch.equal(predict(model, tiny.test).log_probs, predict(loaded, tiny.test).log_probs)
+    first, second = (
+        [layer for layer in member.modules() if isinstance(layer, Bayesian)]
+        for member in model.get_submodule("members").children()
+    )
+    assert not torch.equal(first[-1].mean.weight, second[-1].mean.weight)
