@@ -12,8 +12,10 @@ from falconcal.data import Bounds, Examples
 from falconcal.entrance import find_entrance
 from falconcal.evaluation import evaluate
 from falconcal.evidence import interval
+from falconcal.method import Method, structure_of
 from falconcal.methods import METHODS, Falcon
 from falconcal.methods.falcon import Direction, calibration_terms
+from falconcal.methods.variational import Variational
 from falconcal.metrics import METRICS
 from falconcal.models import MLP
 from falconcal.predictions import Predictions, predict
@@ -21,7 +23,7 @@ from falconcal.recalibration import Recalibration
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.adversarial import fgsm
 from falconcal.shifts.signal import signal_shifts
-from falconcal.training import Step
+from falconcal.training import Objective, Step
 from tests.conftest import stripes
 from tests.pretend import DEVICE, moved, pretending
 
@@ -130,10 +132,12 @@ def _on(model: nn.Module, device: torch.device) -> nn.Module:
     return moved(model) if device == DEVICE else model.to(device)
 
 
-def make_step(kind: str, device: torch.device) -> Step:
+def make_step(kind: str, device: torch.device, method: Method | None = None) -> Step:
     """Return a batch of numbers or of tokens with its model, as a method sees them."""
     torch.manual_seed(0)
-    model = _on(Words() if kind == "tokens" else MLP(3, 7, (8,)), device)
+    network = Words() if kind == "tokens" else MLP(3, 7, (8,))
+    layers = structure_of(method, network) if isinstance(method, Variational) else network
+    model = _on(layers, device).train()
     generator = torch.Generator().manual_seed(0)
     rows, tokens = torch.rand(6, 7), torch.randint(9, (6, 5))
     inputs = (tokens if kind == "tokens" else rows).to(device)
@@ -153,17 +157,25 @@ def gradient(step: Step, terms: dict[str, Tensor]) -> Tensor:
     return torch.cat(weights)
 
 
-@pytest.mark.parametrize("kind", ["rows", "tokens"])
-@pytest.mark.parametrize("name", STEPPED)
+BATCHES = [(name, "rows") for name in STEPPED if name != "mnf"]  # its autocast knows real devices
+BATCHES += [(name, "tokens") for name in STEPPED if not isinstance(METHODS[name](), Variational)]
+
+
+@pytest.mark.parametrize(("name", "kind"), BATCHES)
 def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> None:
-    for number in range(len(METHODS[name]().objectives())):  # type: ignore[attr-defined]
+    def run(device: torch.device) -> Tensor:
+        method = METHODS[name]()
+        step = make_step(kind, device, method)
+        return torch.cat([gradient(step, one.terms(step)) for one in objectives_of(method)])
 
-        def run(device: torch.device, number: int = number) -> Tensor:
-            step = make_step(kind, device)
-            objective = METHODS[name](l2_weight=0.1).objectives()[number]  # type: ignore[attr-defined]
-            return gradient(step, objective.terms(step))
+    check(run, other)
 
-        check(run, other)
+
+def objectives_of(method: Method) -> list[Objective]:
+    if isinstance(method, Variational):
+        return method.objectives(examples=6)
+    found: list[Objective] = method.objectives()  # type: ignore[attr-defined]
+    return found
 
 
 @pytest.mark.parametrize("direction", ["adversarial", "random_sign", "gaussian"])
