@@ -65,6 +65,23 @@ def test_lenet_has_the_papers_size() -> None:
     assert parameters(LeNet()) == 369_174
 
 
+def test_lenet_pools_before_relu_to_the_same_bits() -> None:
+    """The paper's order is convolution, ReLU, pool; values and gradients are equal."""
+    model, images = LeNet(dropout=0.0), torch.rand(8, 1, 28, 28)
+    first, pool, relu, second, *_ = model.features
+    named = nn.Sequential(first, relu, pool, second, relu, pool, nn.Flatten(), model.classifier)
+    gradients = []
+    for network in (model, named):
+        model.zero_grad()
+        logits = network(images)
+        logits.square().sum().backward()
+        gradients.append([logits, *(weight.grad for weight in model.parameters())])
+    for ours, theirs in zip(*gradients, strict=True):
+        assert ours is not None
+        assert theirs is not None
+        assert torch.equal(ours, theirs)
+
+
 def test_lenet_takes_other_images() -> None:
     assert LeNet(classes=4, channels=3, size=32)(torch.rand(2, 3, 32, 32)).shape == (2, 4)
 

@@ -13,11 +13,11 @@ class LeNet(nn.Module):
         side = (size // 2 - 4) // 2  # pool, valid 5x5, pool
         self.features = nn.Sequential(
             nn.Conv2d(channels, 32, 5, padding="same"),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),  # after the pool it is the same, with a quarter of the work
             nn.Conv2d(32, 48, 5),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
         )
         self.classifier = nn.Sequential(
