@@ -137,7 +137,7 @@ class Search:
 def trial(dataset: Dataset, validation: ShiftedValidation, key: Key) -> Settings:
     """Train and judge one setting with one seed."""
     method, settings, seed = key
-    model = _fit(dataset, method, {**settings, "seed": seed}, validation)
+    model = fit(dataset, method, {**settings, "seed": seed}, validation)
     judgement = judge(model, validation)
     return {
         "method": method,
@@ -177,11 +177,11 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def _validation(dataset: Dataset, settings: dict[str, Any]) -> ShiftedValidation:
-    reference = _fit(dataset, "dropout", settings, None)
+    reference = fit(dataset, "dropout", settings, None)
     return shifted_validation(dataset.validation, reference, plain_shifts().values())
 
 
-def _fit(
+def fit(
     dataset: Dataset, method: str, settings: dict[str, Any], validation: ShiftedValidation | None
 ) -> nn.Module:
     seed = settings.get("seed", 0)

@@ -10,11 +10,12 @@ import polars
 import pytest
 import torch
 
+from benchmarks.choose_methods import chosen, for_study
 from falconcal.data import TensorBatches
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
 from falconcal.method import structure_of
-from falconcal.methods import Evidential, Falcon, L2Dropout, make_method
+from falconcal.methods import METHODS, Evidential, Falcon, L2Dropout, make_method
 from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet, make_model
 from falconcal.predictions import predict
@@ -31,6 +32,7 @@ from falconcal.training import CollapseWarning, EpochRecord
 from tests.conftest import small_network
 from tests.stripes import load_stripes
 
+ROOT = Path(__file__).parents[1]
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
 
 
@@ -84,6 +86,26 @@ def test_digits_follows_the_protocol() -> None:
         ["dropout", "falcon"],
     )
     assert set(digits.selection_shifts) == {"gaussian_noise", "gaussian_blur", "contrast"}
+
+
+def test_every_method_has_its_row_in_digits_methods() -> None:
+    """With the protocol of the study digits; the first method inside is the one that is named."""
+    digits, everything = find_study("digits"), find_study("digits_methods")
+    for name in ("dataset", "model", "batch_size", "centre", "shifts"):
+        assert getattr(everything, name) == getattr(digits, name)
+    kinds = {type(everything.method(name)) for name in everything.methods}
+    assert kinds == set(METHODS.values())
+    for name in ("falcon", "evidential"):
+        base = everything.method(name)
+        assert everything.method(f"{name}_temperature") == Temperature(base=base)
+
+
+def test_the_settings_of_digits_methods_are_those_that_the_trials_chose() -> None:
+    everything = find_study("digits_methods")
+    lines = (ROOT / "results" / "digits_methods" / "trials.jsonl").read_text().splitlines()
+    trials = [json.loads(line) for line in lines]
+    for name in {row["method"] for row in trials} & set(everything.methods):
+        assert for_study(chosen(trials, name)) == everything.methods[name], name
 
 
 def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:

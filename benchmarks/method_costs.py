@@ -1,0 +1,115 @@
+"""What each method costs: a training step and a prediction on LeNet relative to dropout's.
+
+    python -m benchmarks.method_costs results/cost/methods.json
+
+Goes over the table of methods, each with its own defaults. Batches of 100 images of 28x28, one
+thread, CPU time of this process, the methods interleaved in one run, the least of the rounds, which
+noise can only lengthen. A step is timed through ``fit``, as a training of a few batches less one of
+a single batch, so it holds whatever a method does with a batch: all networks, all members of an
+ensemble. A prediction is one by the module that ``fit`` returned. Recalibration takes no steps of
+its own; it is timed after dropout. The table goes into docs/cost.md.
+"""
+
+import argparse
+import dataclasses
+import json
+import warnings
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.pages import write_between
+from benchmarks.step_cost import cpu_time
+from falconcal.data import Bounds, Examples
+from falconcal.method import Method
+from falconcal.methods import METHODS
+from falconcal.models import LeNet
+from falconcal.predictions import predict
+from falconcal.recalibration.calibrated import Recalibration
+
+BATCH, ROUNDS, SHORT, LONG = 100, 5, 1, 5  # the last two: batches of a training
+DATA = Examples(
+    torch.rand(BATCH * LONG, 1, 28, 28, generator=torch.Generator().manual_seed(0)),
+    torch.arange(BATCH * LONG) % 10,
+    Bounds(0.0, 1.0),
+)
+ONE_EPOCH = {"epochs": 1, "accelerator": "cpu"}
+Figures = dict[str, dict[str, float | None]]  # method -> what -> times dropout's
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?", help="the figures as JSON")
+    file = parser.parse_args().file
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # a few steps teach nothing, and falconcal says so
+    timed = {name: Timed(made(name)) for name in METHODS}
+    for _ in range(ROUNDS):
+        for method in timed.values():
+            method.time()
+    figures = ratios(timed)
+    print(table(figures))
+    if file is not None:
+        file.write_text(json.dumps(figures, indent=2) + "\n")
+        write_between("docs/cost.md", "methods", "method_costs", table(figures))
+
+
+def made(name: str) -> Method:
+    """Return a method of the table with its defaults, for one epoch."""
+    if "epochs" in {field.name for field in dataclasses.fields(METHODS[name])}:  # type: ignore[arg-type]
+        return METHODS[name](**ONE_EPOCH)
+    base = getattr(METHODS[name](), "base", None)
+    return METHODS[name](base=(type(base) if base else METHODS["dropout"])(**ONE_EPOCH))
+
+
+class Timed:
+    """A method, fitted once, and how long it took in each round."""
+
+    def __init__(self, method: Method) -> None:
+        self.method, self.model = method, fit(method, LONG)
+        self.times: dict[str, list[float]] = {"short": [], "long": [], "prediction": []}
+        predict(self.model, DATA.first(BATCH))  # what is found out once is found
+
+    def time(self) -> None:
+        if not isinstance(self.method, Recalibration):
+            self.times["short"].append(cpu_time(partial(fit, self.method, SHORT)))
+            self.times["long"].append(cpu_time(partial(fit, self.method, LONG)))
+        self.times["prediction"].append(cpu_time(partial(predict, self.model, DATA.first(BATCH))))
+
+    def least(self) -> dict[str, float | None]:
+        least = {name: min(times) for name, times in self.times.items() if times}
+        steps = (least["long"] - least["short"]) / (LONG - SHORT) if "long" in least else None
+        return {"step": steps, "prediction": least["prediction"]}
+
+
+def fit(method: Method, batches: int) -> nn.Module:
+    torch.manual_seed(0)
+    train = DATA.first(batches * BATCH).batches(BATCH)
+    return method.fit(LeNet(), train, DATA.first(BATCH).batches(BATCH))
+
+
+def ratios(timed: dict[str, Timed]) -> Figures:
+    least = {name: method.least() for name, method in timed.items()}
+    plain = least["dropout"]
+    return {
+        name: {what: _ratio(value, plain[what]) for what, value in times.items()}
+        for name, times in least.items()
+    }
+
+
+def _ratio(value: float | None, plain: float | None) -> float | None:
+    return None if value is None or plain is None else round(value / plain, 2)
+
+
+def table(figures: Figures) -> str:
+    lines = ["| method | training step | prediction |", "| --- | ---: | ---: |"]
+    for name, times in figures.items():
+        cells = ["" if value is None else f"{value:.2f}" for value in times.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
