@@ -41,7 +41,7 @@ class Sampled(nn.Module):
     alone are in training mode. One that shares its noise among rows, such as weights that are
     drawn, has an attribute ``draws``: the batch it is given then holds that many draws, the rows
     of one after those of another (``rows.unflatten(0, (draws, -1))``), each to have its own noise.
-    Outside of sampling it is 1.
+    Outside of sampling it is 0.
     """
 
     def __init__(self, model: nn.Module, samples: int, is_random: IsRandom, seed: int = 0) -> None:
@@ -69,14 +69,15 @@ class Sampled(nn.Module):
         return self.fans[kind]
 
     def _fanned(self, inputs: Tensor, layers: dict[str, nn.Module], fan: "Fan") -> Tensor:
-        if inputs.is_floating_point():
+        if inputs.is_floating_point() and not fan.first:
             examples = max(1, ELEMENTS // (self.samples * fan.elements))
             parts = (
                 self._draws_at_once(part, layers, fan, self.samples)
                 for part in torch.split(inputs, examples)
             )
             return torch.cat([mean_probabilities(part) for part in parts])
-        # an attack puts other rows in the place of an embedding's, all of them: part the draws
+        # at the first layer nothing is saved by parting the examples, and weights would be drawn
+        # for each part; an attack puts other rows in the place of an embedding's, all of them
         draws = max(1, ELEMENTS // (len(inputs) * fan.elements))
         sizes = [min(draws, self.samples - done) for done in range(0, self.samples, draws)]
         parts = (self._draws_at_once(inputs, layers, fan, size) for size in sizes)
@@ -107,6 +108,7 @@ class Fan:
 
     name: str
     elements: int  # an example has there
+    first: bool  # it is given the inputs themselves
 
     def layer(self, model: nn.Module) -> nn.Module:
         return model.get_submodule(self.name)
@@ -156,7 +158,7 @@ def _outwards(name: str) -> Iterator[str]:
 def _tried(model: nn.Module, name: str, inputs: Tensor, plain: Tensor) -> Fan | None:
     """Return the place if multiplying rows there twice over gives the plain outputs twice over."""
     try:
-        with _fanning(model.get_submodule(name), 2) as elements:
+        with _fanning(model.get_submodule(name), 2) as given:
             outputs: Tensor = model(inputs)
     except Exception:  # whatever a model does with rows it did not expect
         return None
@@ -164,26 +166,28 @@ def _tried(model: nn.Module, name: str, inputs: Tensor, plain: Tensor) -> Fan | 
     same = outputs.shape == expected.shape and torch.allclose(
         outputs, expected, rtol=1e-3, atol=1e-3 * float(plain.abs().max()), equal_nan=True
     )
-    return Fan(name, -(-elements[0] // len(plain))) if same else None
+    if not same:
+        return None
+    return Fan(name, -(-given[0].numel() // len(plain)), given[0].data_ptr() == inputs.data_ptr())
 
 
 @contextmanager
-def _fanning(layer: nn.Module, draws: int) -> Iterator[list[int]]:
-    """Multiply the rows of the first batch that the layer is given; say how many elements it had.
+def _fanning(layer: nn.Module, draws: int) -> Iterator[list[Tensor]]:
+    """Multiply the rows of the first batch that the layer is given; say which batch that was.
 
     Only its first argument: where others hold rows too, the place is not the right one.
     """
-    elements: list[int] = []
+    batches: list[Tensor] = []
 
     def multiply(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        if elements:
+        if batches:
             return None
-        elements.append(given[0].numel())
+        batches.append(given[0].detach())
         return (torch.cat([given[0]] * draws), *given[1:])  # keeps the order in memory
 
     handle = layer.register_forward_pre_hook(multiply)
     try:
-        yield elements
+        yield batches
     finally:
         handle.remove()
 
@@ -203,7 +207,7 @@ def _drawing(layers: dict[str, nn.Module], draws: int) -> Iterator[None]:
         for layer, mode in modes:
             layer.training = mode
         for layer in sharing:
-            layer.draws = 1  # type: ignore[assignment]
+            layer.draws = 0  # type: ignore[assignment]
 
 
 @contextmanager

@@ -264,7 +264,7 @@ class DrawnWeight(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.draws, self.seen = 1, list[tuple[bool, int]]()
+        self.draws, self.seen = 0, list[tuple[bool, int]]()
 
     def forward(self, inputs: Tensor) -> Tensor:
         self.seen.append((self.training, self.draws))
@@ -284,7 +284,7 @@ def test_layers_that_draw_weights_are_told_how_many_draws_there_are() -> None:
         torch.testing.assert_close(model(inputs).exp(), expected)
     assert layer.seen[-1] == (True, 5)
     assert not any(training for training, _ in layer.seen[:-1])
-    assert layer.draws == 1
+    assert layer.draws == 0
 
 
 def test_a_network_whose_random_layers_are_not_called_is_refused() -> None:
