@@ -104,6 +104,7 @@ def _options(
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
     "falconcal run digits --devices 2\n\n"
     "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
+    "falconcal run mnist --smoke\n\n"
     "falconcal run my_study.toml"
 )
 def run(
@@ -129,6 +130,14 @@ def run(
     num_nodes: Annotated[int | None, typer.Option(help="Machines that train together.")] = None,
     strategy: Annotated[str | None, typer.Option(help="Of Lightning Fabric, such as ddp.")] = None,
     precision: Annotated[str | None, typer.Option(help="Such as bf16-mixed.")] = None,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="Few examples, one epoch, few levels: whether all runs, in seconds. The output "
+            "folder is runs/smoke/STUDY unless given.",
+        ),
+    ] = False,
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
@@ -144,8 +153,9 @@ def run(
     where |= {"strategy": strategy, "precision": precision}
     with joined():
         output.quiet = not first()
-        found = placed(find_study(study, wanted, settings), where)
-        directory = out if out is not None else Path("runs") / found.name
+        found = placed(find_study(study, wanted, settings, smoke), where)
+        home = Path("runs") / "smoke" if smoke else Path("runs")
+        directory = out if out is not None else home / found.name
         _run(found, directory, methods)
         if first():
             report(directory)

@@ -86,8 +86,13 @@ def test_lenet_takes_other_images() -> None:
     assert LeNet(classes=4, channels=3, size=32)(torch.rand(2, 3, 32, 32)).shape == (2, 4)
 
 
-def test_vgg19_has_the_papers_size() -> None:
+def test_vgg19_has_the_papers_size_and_may_be_narrower() -> None:
     assert parameters(VGG()) == 21_624_650
+    narrow = make_model("vgg19", data_for("vgg19"), width=4)
+    assert narrow.get_submodule("features.0").out_channels == 4
+    assert narrow.get_submodule("classifier.0").out_features == 64
+    whole = make_model("vgg19", data_for("vgg19"))
+    assert [type(one) for one in narrow.modules()] == [type(one) for one in whole.modules()]
 
 
 def test_vgg_takes_images_that_five_pools_would_use_up() -> None:
@@ -172,6 +177,8 @@ def test_settings_of_a_network_are_checked() -> None:
         make_model("lstm", data, hiden=7)
     with pytest.raises(UsageError, match="model lstm: hidden should be greater than or equal to 1"):
         make_model("lstm", data, hidden=0)
+    with pytest.raises(UsageError, match="width should be a multiple of 16, got 24"):
+        make_model("resnet_small", data, width=24)
 
 
 def test_resnet50_has_torchvisions_size_and_names() -> None:

@@ -32,6 +32,7 @@ from falconcal.data.examples import (
     Part,
     TensorBatches,
 )
+from falconcal.data.few import few
 from falconcal.data.images import Images
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
@@ -68,6 +69,7 @@ __all__ = [
     "TensorBatches",
     "Texts",
     "check_dataset",
+    "few",
     "load_dataset",
     "load_test",
 ]

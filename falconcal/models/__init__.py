@@ -7,9 +7,10 @@ what it lets a study file set are arguments by name, with defaults.
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from falconcal.data import Dataset
@@ -28,6 +29,9 @@ from falconcal.models.vgg import VGG
 from falconcal.models.weights import load_published
 from falconcal.registry import look_up
 from falconcal.settings import Count, call_checked, check_settable
+
+# oneDNN corrupts memory in the backward pass of 1x1 convolutions of stride 2 with fewer channels
+Sixteens = Annotated[int, Field(ge=16, multiple_of=16)]
 
 __all__ = [
     "MLP",
@@ -49,15 +53,17 @@ def _lenet(dataset: Dataset) -> nn.Module:
     return LeNet(len(dataset.classes), *_image(dataset, "lenet"))
 
 
-def _vgg19(dataset: Dataset) -> nn.Module:
+def _vgg19(dataset: Dataset, width: Count = 64) -> nn.Module:
     """Sixteen convolutions with batch norm and three dense layers, the paper's for CIFAR-10."""
-    return VGG(len(dataset.classes), *_image(dataset, "vgg19"))
+    classes, (channels, size) = len(dataset.classes), _image(dataset, "vgg19")
+    plan = [layer // 64 * width for layer in vgg.VGG19]  # the narrowest layer has that width
+    return VGG(classes, channels, size, plan, dense=(16 * width, 16 * width))
 
 
 def _vgg_small(dataset: Dataset) -> nn.Module:
     """Six convolutions with batch norm and one dense layer, for CPUs."""
     classes, (channels, size) = len(dataset.classes), _image(dataset, "vgg_small")
-    return VGG(classes, channels, size, vgg.SMALL, dense=())
+    return VGG(classes, channels, size, vgg.SMALL, dense=(), dropout=0.0)
 
 
 def _resnet50(dataset: Dataset) -> nn.Module:
@@ -66,7 +72,7 @@ def _resnet50(dataset: Dataset) -> nn.Module:
     return ResNet(len(dataset.classes), channels)
 
 
-def _resnet_small(dataset: Dataset, width: Count = 16) -> nn.Module:
+def _resnet_small(dataset: Dataset, width: Sixteens = 16) -> nn.Module:
     """Three residual blocks, for small images and CPUs."""
     channels, _ = _image(dataset, "resnet_small")
     return ResNet(len(dataset.classes), channels, resnet.SMALL, width, "basic", "small")

@@ -47,7 +47,8 @@ class VGG(nn.Module):
 
 
 def _dense(inputs: int, widths: Sequence[int], classes: int, dropout: float) -> nn.Sequential:
-    layers: list[nn.Module] = []
+    # without dense layers there is one dropout all the same, for methods that need it
+    layers: list[nn.Module] = [] if widths else [nn.Dropout(dropout)]
     for width in widths:
         layers += [nn.Linear(inputs, width), nn.ReLU(), nn.BatchNorm1d(width), nn.Dropout(dropout)]
         inputs = width

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from falconcal.data.places import data_folder
 from falconcal.errors import UserError
 from falconcal.tensors import check_fit
 
@@ -16,8 +17,13 @@ COUNTED = "num_batches_tracked"  # of batch norm, which older files lack
 
 
 def load_published(model: nn.Module, file: str | Path) -> None:
-    """Put the weights of a file into a network of the same names and shapes."""
-    file = Path(file)
+    """Put the weights of a file into a network of the same names and shapes.
+
+    A file that is not where the path says may lie in the folder that ``FALCONCAL_DATA`` names.
+    """
+    file, kept = Path(file).expanduser(), data_folder()
+    if kept is not None and not file.is_file() and (kept / file).is_file():
+        file = kept / file
     weights, own = _read(file), model.state_dict()
     counts = {name: value for name, value in own.items() if name.endswith(COUNTED)}
     weights = {**counts, **weights}

@@ -34,6 +34,10 @@ class Outliers:
             _check(self.name, inputs, data)
             yield inputs, torch.full((len(inputs),), -1)
 
+    def first(self, count: int) -> "Outliers":
+        """Return the first so many of them."""
+        return replace(self, make=partial(_first, self.make, count))
+
 
 def outliers_of(name: str, part: Part) -> Outliers:
     """Return a part of any dataset as outliers; its own labels are forgotten."""
@@ -114,6 +118,16 @@ OUTLIERS: dict[str, Outliers] = {
         "objectnet_outliers", objectnet.outlier_batches, "ObjectNet's classes that ImageNet has not"
     ),
 }
+
+
+def _first(
+    make: Callable[[Part, int, int], Iterator[Tensor]], count: int, data: Part, size: int, seed: int
+) -> Iterator[Tensor]:
+    for inputs in make(data, min(size, count), seed):
+        yield inputs[:count]
+        count -= len(inputs)
+        if count <= 0:
+            return
 
 
 def _inputs_of(

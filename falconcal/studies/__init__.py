@@ -19,13 +19,16 @@ STUDIES: dict[str, str] = {
 __all__ = ["STUDIES", "Study", "find_study"]
 
 
-def find_study(name: str, changes: Iterable[str] = (), settings: Path | None = None) -> Study:
+def find_study(
+    name: str, changes: Iterable[str] = (), settings: Path | None = None, smoke: bool = False
+) -> Study:
     """Return a study by its name in the table or the path of its TOML file.
 
     ``changes`` are ``key=value``; ``settings`` is a file of tuned ones, which stand beneath them.
+    ``smoke`` makes it so small that it runs in seconds.
     """
     if name in STUDIES:
-        return read_study(STUDIES[name], f"study {name}", changes, settings)
+        return read_study(STUDIES[name], f"study {name}", changes, settings, smoke)
     if name.endswith(".toml") or "/" in name:
-        return read_study_file(Path(name), changes, settings)
+        return read_study_file(Path(name), changes, settings, smoke)
     raise unknown("study", name, STUDIES)

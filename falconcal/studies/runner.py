@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from falconcal import processes
-from falconcal.data import Batches, Dataset, load_dataset
+from falconcal.data import Batches, Dataset, few, load_dataset
 from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
@@ -25,7 +25,7 @@ from falconcal.recalibration.calibrated import Recalibration
 from falconcal.registry import name_and_settings
 from falconcal.saving import save
 from falconcal.selection import shifted_validation
-from falconcal.shifts import Shift, StoredShift, facts_of, find_shift
+from falconcal.shifts import Shift, StoredShift, facts_of
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
 from falconcal.studies.store import (
@@ -88,7 +88,8 @@ def _write_pictures(study: Study, directory: Path, dataset: Dataset) -> None:
 def dataset_of(study: Study) -> Dataset:
     """Load the dataset that a study names, with the settings it gives."""
     name, settings = name_and_settings("dataset", study.dataset)
-    return load_dataset(name, **settings)
+    dataset = load_dataset(name, **settings)
+    return dataset if study.examples is None else few(dataset, study.examples)
 
 
 def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
@@ -279,7 +280,7 @@ def _validation(
         return plain
     progress.note("validation data is perturbed through the reference model")
     reference = _reference(study, store, dataset)
-    shifts = [find_shift(name, study.centre) for name in study.selection_shifts]
+    shifts = study.found(study.selection_shifts)
     return shifted_validation(dataset.validation, reference, shifts)
 
 

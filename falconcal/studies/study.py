@@ -17,13 +17,23 @@ from falconcal.models import check_model
 from falconcal.processes import with_started
 from falconcal.registry import name_and_settings
 from falconcal.settings import Count, as_dict, settings
-from falconcal.shifts import Ladder, Outliers, StoredShift, find_ladder, find_outliers
+from falconcal.shifts import (
+    Ladder,
+    Outliers,
+    Shift,
+    StoredShift,
+    find_ladder,
+    find_outliers,
+    find_shift,
+)
 from falconcal.shifts.affine import Centre
 
 TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
-LATER = {"outliers", "stored"}  # left out where empty: folders of before them stay valid
+# left out where empty: folders of before them stay valid
+LATER = {"outliers", "stored", "examples", "levels"}
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 ENTRIES = ("dataset", "model")
+SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -44,6 +54,8 @@ class Study:
     selection_shifts: Names = ()  # those that served to choose settings; reported apart
     outliers: Names = ()  # sets of no known class: datasets, or names of the table
     stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
+    examples: Count | None = None  # so many of each part alone, for a quick look
+    levels: Count | None = None  # so many of each shift alone, from the first
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
     search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
@@ -56,13 +68,23 @@ class Study:
         return seeded(make_method(values), seed)
 
     def all_shifts(self) -> list[Ladder]:
-        return [
-            find_ladder(name, self.centre, self.stored)
-            for name in (*self.shifts, *self.selection_shifts)
-        ]
+        names = (*self.shifts, *self.selection_shifts)
+        ladders = (find_ladder(name, self.centre, self.stored) for name in names)
+        # shifted data on disk has the levels that it has
+        return [self._cut(one) if isinstance(one, Shift) else one for one in ladders]
+
+    def found(self, names: Iterable[str]) -> list[Shift]:
+        """Return shifts that are made here by name, with the centre and the levels of the study."""
+        return [self._cut(find_shift(name, self.centre)) for name in names]
+
+    def _cut(self, shift: Shift) -> Shift:
+        if self.levels is None:
+            return shift
+        return replace(shift, strengths=shift.strengths[: self.levels + 1])  # 0 is the clean one
 
     def all_outliers(self) -> list[Outliers]:
-        return [find_outliers(name) for name in self.outliers]
+        found = [find_outliers(name) for name in self.outliers]
+        return found if self.examples is None else [one.first(self.examples) for one in found]
 
     def resolved(self) -> dict[str, Any]:
         """Return the study as plain data, every method with all its settings, defaults too."""
@@ -109,15 +131,23 @@ def placed(study: Study, where: Mapping[str, Any]) -> Study:
 
 
 def read_study(
-    text: str, source: str, changes: Iterable[str] = (), settings: Path | None = None
+    text: str,
+    source: str,
+    changes: Iterable[str] = (),
+    settings: Path | None = None,
+    smoke: bool = False,
 ) -> Study:
     """Return a study from TOML text with ``key=value`` changes, every name in it checked.
 
     ``settings`` is a file as tuning writes it; what it says of methods stands before the study's.
+    ``smoke`` makes the study small, by its table of that name.
     """
     values = _parsed(text, source)
+    small = values.pop("smoke", {})
     if settings is not None:
         _take_over(values, settings)
+    if smoke:
+        _make_small(values, small, source)
     for change in changes:
         _apply(values, change)
     study = Study(**values)
@@ -130,8 +160,10 @@ def read_study(
     return study
 
 
-def read_study_file(path: Path, changes: Iterable[str] = (), settings: Path | None = None) -> Study:
-    return read_study(_text(path, "study"), str(path), changes, settings)
+def read_study_file(
+    path: Path, changes: Iterable[str] = (), settings: Path | None = None, smoke: bool = False
+) -> Study:
+    return read_study(_text(path, "study"), str(path), changes, settings, smoke)
 
 
 def _text(path: Path, kind: str) -> str:
@@ -171,14 +203,41 @@ def _merge(table: dict[str, Any], stated: Any, place: str) -> None:
             table[setting] = value
 
 
-def _apply(values: dict[str, Any], change: str) -> None:
-    """Put one ``key=value`` in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
+def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
+    """Train every method for one epoch, and change what the table for smoke runs says."""
+    if not isinstance(small, dict):
+        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
+    values["title"] = f"Smoke run, no result: {values.get('title', '')}"
+    methods = values.get("methods")
+    for name, table in methods.items() if isinstance(methods, dict) else ():
+        _shorten(table, name)
+    for key, value in {**SMOKE, **small}.items():
+        _put(values, key, value)
 
-    ``dataset`` and ``model`` have settings too: ``model.hidden=64``.
-    """
+
+def _shorten(table: Any, name: Any) -> None:
+    """Give a method one epoch, and so the base inside it; what is no method is refused later."""
+    if not isinstance(table, dict):
+        return
+    kind = METHODS.get(table.get("method", name))
+    if "epochs" in getattr(kind, "__dataclass_fields__", ()):
+        table["epochs"] = 1
+    _shorten(table.get("base"), None)
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    """Put one ``key=value`` of the command line in."""
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
+    _put(values, key, _value(text.strip()))
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Put one value in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
+
+    ``dataset`` and ``model`` have settings too: ``model.hidden``.
+    """
     method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
     if not dot:
         _check_key(setting, key)
@@ -187,7 +246,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
         table = _entry_table(values, method)
     else:
         table = _table(values, method, f"--set {key}")
-    table[setting] = _value(text.strip())
+    table[setting] = value
 
 
 def _entry_table(values: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from falconcal.errors import UsageError, UserError
 from falconcal.layout import WEIGHTS
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
-from falconcal.shifts import find_shift
 from falconcal.studies import Study
 from falconcal.studies.runner import dataset_of, model_of, train
 from falconcal.studies.store import Store, load_weights, save_weights
@@ -138,7 +137,7 @@ def make_bench(search: Search) -> Bench:
     study = search.study
     dataset = budgeted(dataset_of(study), search.tuning)
     reference = _reference(search, dataset)
-    shifts = [find_shift(name, study.centre) for name in study.selection_shifts]
+    shifts = study.found(study.selection_shifts)
     validation = shifted_validation(dataset.validation, reference, shifts)
     return Bench(
         study=study,

@@ -17,7 +17,6 @@ from falconcal.evaluation import CLEAN, evaluate
 from falconcal.method import Method, seeded
 from falconcal.methods import make_method, plain_settings
 from falconcal.selection import ShiftedValidation, judge
-from falconcal.shifts import find_shift
 from falconcal.studies import Study
 from falconcal.studies.runner import train
 from falconcal.training import CollapseWarning, EpochRecord, watching
@@ -141,7 +140,7 @@ def _expecting_collapse() -> Iterator[None]:
 
 def tested_figures(model: nn.Module, bench: Bench) -> dict[str, float]:
     """Return accuracy and ECE on clean test data, and the mean ECE over the tested shifts."""
-    shifts = [find_shift(name, bench.study.centre) for name in bench.study.shifts]
+    shifts = bench.study.found(bench.study.shifts)
     rows = evaluate(model, bench.dataset.test, shifts)
     clean = rows.filter(polars.col("shift") == CLEAN)
     figures = {name: clean.filter(metric=name)["value"].item() for name in ("accuracy", "ece")}

@@ -1,0 +1,39 @@
+"""Some examples of each part of a dataset, for a quick look."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from falconcal.data.examples import Dataset, Examples, Part
+from falconcal.data.images import Images
+from falconcal.data.streamed import StreamedImages
+from falconcal.data.texts import Texts
+
+
+def few(dataset: Dataset, count: int) -> Dataset:
+    """Return a dataset with so many examples of each part, the same ones every time."""
+    whole = (dataset.train, dataset.validation, dataset.test)
+    train, validation, test = (_some(part, count) for part in whole)
+    return replace(dataset, train=train, validation=validation, test=test)
+
+
+def _some(part: Part, count: int) -> Part:
+    """Return examples from all over the part: files often lie in the order of the classes."""
+    if count >= len(part):
+        return part
+    generator = torch.Generator().manual_seed(0)
+    which = torch.randperm(len(part), generator=generator)[:count].sort().values
+    if isinstance(part, Images):
+        return replace(part, pixels=part.pixels[which], labels=part.labels[which])
+    if isinstance(part, Examples):
+        texts = _texts(part.texts, which) if part.texts is not None else None
+        return replace(part, inputs=part.inputs[which], labels=part.labels[which], texts=texts)
+    if isinstance(part, StreamedImages):
+        files = [part.files[place] for place in which.tolist()]
+        return replace(part, files=files, labels=part.labels[which])
+    return part.first(count)  # of a kind from outside, the only choice there is
+
+
+def _texts(texts: Texts, which: Tensor) -> Texts:
+    return replace(texts, raw=[texts.raw[place] for place in which.tolist()])
