@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds, Examples, Part
 from falconcal.data.examples import pairs
+from falconcal.entrance import input_gradient
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.predictions import predict
 from falconcal.shifts import Shift, facts_of
-from falconcal.shifts.adversarial import EPSILONS, fgsm
+from falconcal.shifts.adversarial import EPSILONS, move
 
 ACCURACY_SLACK = 0.01
 JUDGEMENTS = 10  # epochs that are judged in a training, evenly spread, the last among them
@@ -56,12 +57,14 @@ class ShiftedValidation:
 def shifted_validation(
     data: Part, reference: nn.Module, shifts: Iterable[Shift]
 ) -> ShiftedValidation:
-    """Make the families: FGSM against a fixed reference model, and the given shifts."""
+    """Make the families: FGSM against a fixed reference model, and the given shifts.
+
+    Tokens are whole numbers and cannot be moved along a gradient: they have no family of FGSM.
+    """
     clean = data.first(len(data))
-    attacked = tuple(
-        fgsm(reference, clean.inputs, clean.labels, epsilon, clean.bounds) for epsilon in EPSILONS
-    )
-    families = {"clean": (clean.inputs,), "fgsm": attacked}
+    families: dict[str, tuple[Tensor, ...]] = {"clean": (clean.inputs,)}
+    if clean.inputs.is_floating_point():
+        families["fgsm"] = _attacked(reference, clean)
     facts = facts_of(clean, 0, clean.labels, reference)
     for shift in shifts:
         families[shift.name] = tuple(
@@ -69,6 +72,13 @@ def shifted_validation(
         )
     required = accuracy(predict(reference, clean, alone=True)) - ACCURACY_SLACK
     return ShiftedValidation(clean, families, required)
+
+
+def _attacked(reference: nn.Module, clean: Examples) -> tuple[Tensor, ...]:
+    """Return the inputs under FGSM at every epsilon; one gradient serves all of them."""
+    gradients = (input_gradient(reference, *pair) for pair in clean.batches(500))
+    direction = torch.cat([gradient.sign() for gradient in gradients])  # (N, ...)
+    return tuple(move(clean.inputs, direction, epsilon, clean.bounds) for epsilon in EPSILONS)
 
 
 def judge(model: nn.Module, validation: Batches, bounds: Bounds | None = None) -> Judgement:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Dataset
+from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import expected_calibration_error
@@ -41,6 +41,16 @@ def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) ->
     own = judge(model, shifted_validation(tiny.validation, model, ()))
     plain = judge(model, tiny.validation.batches(7), tiny.bounds)
     assert plain.criterion == pytest.approx(own.criterion)
+
+
+def test_tokens_are_judged_without_a_gradient_to_move_them_along() -> None:
+    tokens, labels = torch.randint(1, 9, (12, 5)), torch.arange(12) % 3
+    data = Examples(tokens, labels, classes=("a", "b", "c"), tokens=9)
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
+    judgement = judge(model, shifted_validation(data, model, [SHIFTS["word_drop"]]))
+    assert set(judgement.families) == {"clean", "word_drop"}
+    kept = L2Dropout(epochs=2, keep="best").fit(model, data.batches(4), data.batches(4))
+    assert judge(kept, data.batches(4)).families.keys() == {"clean"}
 
 
 class Scripted(EpochKeeper):

@@ -203,8 +203,10 @@ def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
     """Nothing that is tested may choose."""
     made, progress = study(), Silent()
     store, dataset = Store(tmp_path), load_stripes()
-    validation = runner._validation(made, store, dataset, made.method("falcon"), progress)
+    every = runner.Validation(made, store, dataset, progress)
+    validation = every.of(made.method("falcon"))
     assert isinstance(validation, ShiftedValidation)
+    assert every.of(made.method("falcon", seed=1)) is validation  # made once
     assert set(validation.families) == {"clean", "fgsm", *made.selection_shifts}
     assert torch.equal(validation.clean.inputs, dataset.validation.inputs)
 

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from falconcal.predictions import predict
 from falconcal.recalibration.calibrated import Recalibration
 from falconcal.registry import name_and_settings
 from falconcal.saving import save
-from falconcal.selection import shifted_validation
+from falconcal.selection import ShiftedValidation, shifted_validation
 from falconcal.shifts import Shift, StoredShift, facts_of
 from falconcal.studies.pictures import write_pictures
 from falconcal.studies.provenance import provenance
@@ -63,6 +64,7 @@ def run_study(
     with store.opened(study.resolved()):
         dataset = dataset_of(study)
         _try_shifts(study, dataset)
+        validation = Validation(study, store, dataset, progress)
         # as the first process finds them: it writes while others read
         complete = processes.from_first([store.complete(run) for run in runs])
         for number, run in enumerate(runs, start=1):
@@ -72,7 +74,7 @@ def run_study(
             method = study.method(run.method, run.seed)
             progress.begin(run, number, len(runs), getattr(innermost(method), "epochs", 0))
             started = time.perf_counter()
-            _run(study, store, dataset, run, method, progress)
+            _run(study, store, dataset, run, method, validation, progress)
             processes.wait()  # the next run may read this one's model
             progress.end(run, time.perf_counter() - started)
         if processes.first():
@@ -146,15 +148,38 @@ def _score(
     return score(model, dataset.test, shifts, outliers, progress=progress.scoring)
 
 
+class Validation:
+    """The validation data of a study; where an epoch is chosen, shifted against the reference."""
+
+    def __init__(self, study: Study, store: Store, dataset: Dataset, progress: Progress) -> None:
+        self.study, self.store, self.dataset, self.progress = study, store, dataset, progress
+
+    def of(self, method: Method) -> Batches:
+        return self.shifted if chooses_epoch(method) else self.dataset.validation.batches(500)
+
+    @cached_property
+    def shifted(self) -> ShiftedValidation:
+        """Perturbed through the reference model, once for all runs."""
+        self.progress.note("validation data is perturbed through the reference model")
+        reference = _reference(self.study, self.store, self.dataset)
+        shifts = self.study.found(self.study.selection_shifts)
+        return shifted_validation(self.dataset.validation, reference, shifts)
+
+
 def _run(
-    study: Study, store: Store, dataset: Dataset, run: RunKey, method: Method, progress: Progress
+    study: Study,
+    store: Store,
+    dataset: Dataset,
+    run: RunKey,
+    method: Method,
+    validation: Validation,
+    progress: Progress,
 ) -> None:
     """Train, evaluate and store one run."""
     origin = provenance()
-    validation = _validation(study, store, dataset, method, progress)
     origin["resumed"] = store.has_checkpoint(run)  # then the training time is that of the rest
     with store.writing(run) as folder:
-        trained = _fit(study, store, dataset, run, method, validation, progress)
+        trained = _fit(study, store, dataset, run, method, validation.of(method), progress)
         watch = Stopwatch()
         scores = _score(trained.model, study, dataset, progress)
         origin |= {**trained.facts, **watch.read("evaluation")}
@@ -269,19 +294,6 @@ def _save(
     except UserError as error:  # a network from outside may look at more than the data's shape
         progress.note(f"the run keeps its weights alone, falconcal predict cannot use it: {error}")
         save_weights(file, model)
-
-
-def _validation(
-    study: Study, store: Store, dataset: Dataset, method: Method, progress: Progress
-) -> Batches:
-    """Return validation data: shifted once against the reference model if an epoch is chosen."""
-    plain = dataset.validation.batches(500)
-    if not chooses_epoch(method):
-        return plain
-    progress.note("validation data is perturbed through the reference model")
-    reference = _reference(study, store, dataset)
-    shifts = study.found(study.selection_shifts)
-    return shifted_validation(dataset.validation, reference, shifts)
 
 
 def _reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
