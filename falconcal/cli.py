@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, Any
 
 import typer
 from rich import box
@@ -514,7 +514,9 @@ def _table(title: str, heading: list[str], rows: list[list[str]]) -> Table:
     shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, text in enumerate(heading):
         longest = max(len(word) for word in text.split())  # headings break between words alone
-        shown.add_column(text, justify="right" if number else "left", min_width=longest)
+        side: Literal["left", "right"] = "right" if number else "left"
+        # names that are cut off could be told apart no longer
+        shown.add_column(text, justify=side, min_width=longest, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(cell) for cell in row))
     return shown
