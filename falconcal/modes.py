@@ -42,11 +42,25 @@ def seeded_random(seed: int) -> Iterator[None]:
 
 
 def placed(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Return inputs where the model's weights are, floating-point ones in the weights' own type."""
+    """Return inputs where the model's weights are, floating-point ones in the weights' own type.
+
+    Grey images are laid out with channels last, which no model can tell but by its speed.
+    """
     weight = next(model.parameters(), torch.empty(0))
+    if inputs.ndim == 4 and inputs.shape[1] == 1:
+        inputs = channels_last(inputs)
     if inputs.is_floating_point() and weight.is_floating_point():
         return inputs.to(weight.device, weight.dtype)
     return inputs.to(weight.device)
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """Return images (N, C, H, W) with channels last in memory: convolutions on CPUs run faster."""
+    images = images.contiguous(memory_format=torch.channels_last)
+    if images.shape[1] == 1:  # fits both layouts, and is taken for the other but for its stride
+        height, width = images.shape[2:]
+        images = images.as_strided(images.shape, (height * width, 1, width, 1))
+    return images
 
 
 def resting_parts(model: nn.Module) -> list[nn.Module]:

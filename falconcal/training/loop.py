@@ -26,7 +26,7 @@ from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.files import write_text
 from falconcal.metrics import accuracy
-from falconcal.modes import rest, resting_parts, seeded_random
+from falconcal.modes import channels_last, rest, resting_parts, seeded_random
 from falconcal.predictions import Predictions, predict
 from falconcal.processes import from_first, take_statistics_from_first
 from falconcal.sampling import DROPOUTS
@@ -363,13 +363,8 @@ def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds 
 
 
 def laid_out(inputs: Tensor) -> Tensor:
-    """Return a fresh leaf, images with channels last: convolutions on CPUs run faster so."""
-    if inputs.ndim == 4:
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
-        if inputs.shape[1] == 1:  # fits both layouts, and is taken for the other but for its stride
-            height, width = inputs.shape[2:]
-            inputs = inputs.as_strided(inputs.shape, (height * width, 1, width, 1))
-    return inputs.detach()
+    """Return a fresh leaf, images with channels last."""
+    return (channels_last(inputs) if inputs.ndim == 4 else inputs).detach()
 
 
 def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:

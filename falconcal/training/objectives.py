@@ -19,6 +19,7 @@ from falconcal.data import Bounds
 from falconcal.data.examples import check_labels
 from falconcal.entrance import Entrance
 from falconcal.errors import UserError
+from falconcal.modes import channels_last
 from falconcal.predictions import check_logits
 
 
@@ -103,6 +104,8 @@ class Step:
             # the value is the point, the gradient goes through to the embedding all the same
             clean = self.point()
             point = point + (clean - clean.detach())
+        elif point.ndim == 4 and not point.requires_grad:
+            point = channels_last(point)  # arithmetic does not keep the layout of grey images
         return self._checked(self.entrance.run(self.model, self.inputs, point))
 
     def point(self) -> Tensor:
