@@ -28,6 +28,13 @@ def joined() -> Iterator[None]:
     distributed.destroy_process_group()  # not after an error: the others are told by the end of it
 
 
+def leave() -> None:
+    """End the group when all have done their work: one that just ends may abort the others."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
 def with_started(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a training with those that take all processes that torchrun started."""
     if not distributed.is_torchelastic_launched():

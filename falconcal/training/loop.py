@@ -28,7 +28,7 @@ from falconcal.files import write_text
 from falconcal.metrics import accuracy
 from falconcal.modes import channels_last, rest, resting_parts, seeded_random
 from falconcal.predictions import Predictions, predict
-from falconcal.processes import from_first, take_statistics_from_first
+from falconcal.processes import from_first, leave, take_statistics_from_first
 from falconcal.sampling import DROPOUTS
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
@@ -168,6 +168,8 @@ class Work:
         """Train; a mistake of the user's in a process of its own is left for who started it."""
         try:
             self._run(fabric)
+            if self.outcome is not None:
+                leave()
         except UserError as error:
             if self.outcome is not None:
                 write_text(self.outcome.with_suffix(".error"), str(error))
