@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits, load_iris, load_wine, make_classification
 from sklearn.model_selection import train_test_split
 
+from benchmarks.choose_settings import read
 from benchmarks.pages import write_between
 from falconcal import Bounds, Examples, FalconClassifier, evaluate
 from falconcal.selection import ACCURACY_SLACK, judge, shifted_validation
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="JSON lines, one a run; appended to")
     file = parser.parse_args().file
     torch.set_num_threads(1)
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    rows = read(file)
     done = {(row["data"], row["seed"]) for row in rows}
     for name, table in tables().items():
         for seed in [seed for seed in SEEDS if (name, seed) not in done]:

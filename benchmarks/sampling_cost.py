@@ -21,7 +21,7 @@ from benchmarks.pages import write_between
 from benchmarks.step_cost import cpu_time
 from falconcal.methods import MCDropout
 from falconcal.models import VGG, LeNet
-from falconcal.training.loop import laid_out, lay_out_weights
+from falconcal.training.preparing import laid_out, lay_out_weights
 
 SAMPLES = 50
 GOAL = 2.5

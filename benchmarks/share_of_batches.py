@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.choose_settings import read
 from benchmarks.pages import write_between
 from falconcal.data import Dataset, load_dataset
 from falconcal.evaluation import evaluate
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="JSON lines, one a run; appended to")
     file = parser.parse_args().file
     torch.set_num_threads(1)
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    rows = read(file)
     for gradient, share, seed in wanted(rows):
         rows.append(run(load_dataset("digits"), gradient, share, seed))
         print(json.dumps(rows[-1]), flush=True)

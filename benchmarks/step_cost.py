@@ -36,7 +36,7 @@ from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
 from falconcal.training import Objective, Step, run_steps
-from falconcal.training.loop import laid_out, lay_out_weights
+from falconcal.training.preparing import laid_out, lay_out_weights
 
 IMAGES, SCIPY_IMAGES = 10_000, 100
 QUARTER = "shared, a quarter of the batches"

@@ -3,28 +3,30 @@
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import falconcal
 from falconcal.errors import UsageError, UserError, unknown
 from falconcal.layout import file_name, model_file
+from falconcal.terminal import (
+    announce_search,
+    errors,
+    output,
+    say,
+    show_list,
+    show_outcome,
+    show_score,
+    show_summary,
+    show_trial,
+    show_trials,
+)
 
 if TYPE_CHECKING:
-    from falconcal.assessment import Assessment
-    from falconcal.predicting import Outcome
     from falconcal.studies import Study
-    from falconcal.tuning.search import Search
 
-WORST = 5  # groups shown on a terminal
-DAMAGED = 20  # images named on a terminal
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
 
@@ -40,8 +42,6 @@ data = typer.Typer(
     help="The datasets' files: what is here, downloads, checksums.", no_args_is_help=True
 )
 app.add_typer(data, name="data")
-output = Console()
-errors = Console(stderr=True)
 
 
 def main() -> None:
@@ -238,15 +238,13 @@ def tune(
         also_score_test=also_score_test,
     )  # fmt: skip
     try:
-        _announce(search)
-        rows = search_for(search, workers, _show_trial)
+        announce_search(search)
+        rows = search_for(search, workers, show_trial)
     except KeyboardInterrupt:
-        errors.print(
-            f"Interrupted. Trials that ended stay in {directory}. To go on: {_command()}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+        words = f"Interrupted. Trials that ended stay in {directory}. To go on: {_command()}"
+        say(words, errors)
         raise typer.Exit(FAILED) from None
-    _show_trials(directory, rows)
+    show_trials(directory, rows)
     check_chosen(rows, search.place.name)
 
 
@@ -265,10 +263,10 @@ def report(
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
     page = write_report(directory)
-    output.print(_summary(directory))
-    output.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
+    show_summary(directory)
+    say(f"Report: {page}")
     for file in write_paper(directory) if paper else ():
-        output.print(f"Tables: {file}", highlight=False, markup=False, soft_wrap=True)
+        say(f"Tables: {file}")
 
 
 @app.command(
@@ -319,8 +317,8 @@ def score(
     output.print(f"Measuring {len(read.predictions):,} examples ...", highlight=False)
     found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
     page = write_score_page(found, directory, title=file.name, classes=read.classes)
-    _show_score(found)
-    output.print(f"Page: {page}", highlight=False, markup=False, soft_wrap=True)
+    show_score(found)
+    say(f"Page: {page}")
 
 
 @app.command(
@@ -368,7 +366,7 @@ def predict(
     opened = open_source(source, saved.facts)
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)
-    _show_outcome(outcome, target, threshold)
+    show_outcome(outcome, target, threshold)
 
 
 @app.command(
@@ -399,7 +397,7 @@ def shift(
         raise UsageError(f"--out expects a PNG file, got {target}.")
     chosen = [name.strip() for name in shifts.split(",")] if shifts is not None else None
     write_bytes(target, make_sheet(load_dataset(dataset), chosen, examples))
-    output.print(f"Picture: {target}", highlight=False, markup=False, soft_wrap=True)
+    say(f"Picture: {target}")
 
 
 @data.command("list", epilog="Example:\n\nfalconcal data list")
@@ -410,7 +408,7 @@ def list_data() -> None:
     for one in holdings():
         where = str(one.place or f"to download, {one.megabytes:,.1f} MB")
         words = f"{one.dataset:<16}  {one.file:<26}  {where}"
-        output.print(words, highlight=False, markup=False, soft_wrap=True)
+        say(words)
 
 
 @data.command(epilog="Example:\n\nfalconcal data fetch mnist")
@@ -423,7 +421,7 @@ def fetch(
 
     _stay_offline(offline)
     for path in fetch_dataset(name):
-        output.print(str(path), highlight=False, markup=False, soft_wrap=True)
+        say(str(path))
 
 
 @data.command(epilog="Examples:\n\nfalconcal data verify\n\nfalconcal data verify mnist")
@@ -439,7 +437,7 @@ def verify(
         for file, verdict in verify_dataset(dataset):
             verdicts.append(verdict)
             words = f"{dataset}: {file}: {verdict}"
-            output.print(words, highlight=False, markup=False, soft_wrap=True)
+            say(words)
     if "not as published" in verdicts:
         raise UserError("some files are not as published: what is read from them may differ.")
 
@@ -464,97 +462,7 @@ def list_(
     if kind is not None and kind not in CATALOGUE:
         raise unknown("list", kind, CATALOGUE)
     for name in [kind] if kind is not None else CATALOGUE:
-        _show_list(name, CATALOGUE[name]())
-
-
-def _show_outcome(outcome: "Outcome", target: Path, threshold: float | None) -> None:
-    words = f"{outcome.examples:,} examples"
-    if threshold is not None:
-        words += f", {outcome.rejected:,} rejected, confidence below {threshold:.6g}"
-    output.print(f"{words}. Answers: {target}", highlight=False, markup=False, soft_wrap=True)
-    if outcome.damaged:
-        named = [f"  {name}: {why}" for name, why in list(outcome.damaged.items())[:DAMAGED]]
-        more = len(outcome.damaged) - DAMAGED
-        raise UserError(
-            f"{len(outcome.damaged):,} images could not be read; their rows are empty:\n"
-            + "\n".join([*named, *([f"  and {more:,} more"] if more > 0 else [])])
-        )
-
-
-def _show_list(kind: str, entries: Mapping[str, str]) -> None:
-    output.print(kind, style="bold", highlight=False)
-    width = max(len(name) for name in entries)
-    for name, line in entries.items():
-        output.print(f"  {name:<{width}}  {line}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _summary(directory: Path) -> Table:
-    """Return the summary of an output folder for a terminal, a row a method."""
-    from falconcal.report import headline
-
-    return _table("Summary", *headline(directory))
-
-
-def _show_score(found: "Assessment") -> None:
-    from falconcal.report.score import group_rows, interval_notes, metric_rows
-    from falconcal.report.score_charts import bins_words
-
-    title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
-    output.print(_table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
-    for note in interval_notes(found):
-        output.print(note, highlight=False, style="dim")
-    if found.groups:
-        title = f"Worst of {len(found.groups)} groups by {found.group_metric}"
-        heading = ["Group", "Examples", found.group_metric, "95 % interval"]
-        output.print(_table(title, heading, group_rows(found, WORST)))
-
-
-def _table(title: str, heading: list[str], rows: list[list[str]]) -> Table:
-    """Return text in rows for a terminal; it is shown as it is, whatever brackets it holds."""
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for number, text in enumerate(heading):
-        longest = max(len(word) for word in text.split())  # headings break between words alone
-        side: Literal["left", "right"] = "right" if number else "left"
-        # names that are cut off could be told apart no longer
-        shown.add_column(text, justify=side, min_width=longest, overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    return shown
-
-
-def _announce(search: "Search") -> None:
-    """Say what is searched, where that is not what the words of the command say."""
-    if search.place.name != search.method:
-        output.print(f"{search.method} is tuned through {search.place.name}.", highlight=False)
-    planned = len(list(search.plan()))
-    if planned < search.trials:
-        output.print(f"The search has {planned} points, so there are as many trials.")
-
-
-def _show_trial(row: dict[str, Any]) -> None:
-    """Print a trial that ended in one line."""
-    words = f"{row['method']}, trial {row['trial']}: {row['state']}"
-    if "criterion" in row:
-        words += f", criterion {row['criterion']:.4f}, accuracy {row['accuracy']:.4f}"
-    if "reason" in row:
-        words += f", {row['reason']}"
-    if "seconds" in row:
-        words += f", {row['seconds']:.0f} s"
-    output.print(words, highlight=False, markup=False, soft_wrap=True)
-
-
-def _show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
-    from falconcal.report.trials import HEADING, best_cells, rank_correlations, write_history
-
-    output.print(_table("Best trials, by validation data", HEADING, best_cells(rows)))
-    for name, (correlation, trials) in rank_correlations(rows).items():
-        output.print(
-            f"Rank correlation of criterion and mean micro ECE on test data, {name}: "
-            f"{correlation:.2f} over {trials} trials; nothing was chosen by it.",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
-    for title, file in (("History", write_history(directory)), ("Best", directory / "best.toml")):
-        output.print(f"{title}: {file}", highlight=False, markup=False, soft_wrap=True)
+        show_list(name, CATALOGUE[name]())
 
 
 def _command() -> str:
@@ -564,10 +472,6 @@ def _command() -> str:
 def _say_how_to_go_on(directory: Path) -> None:
     from falconcal.studies.store import Store
 
-    errors.print(
-        f"Interrupted. Complete runs in {directory}: {len(Store(directory).runs())}; they stay. "
-        f"To go on: {_command()}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    complete = len(Store(directory).runs())
+    words = f"Interrupted. Complete runs in {directory}: {complete}; they stay."
+    say(f"{words} To go on: {_command()}", errors)

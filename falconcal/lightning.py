@@ -14,7 +14,7 @@ from falconcal.metrics import accuracy, expected_calibration_error, negative_log
 from falconcal.predictions import Predictions, Scores
 from falconcal.settings import as_dict
 from falconcal.training import Processes, Step, bounds_of, run_steps, set_dropout
-from falconcal.training.loop import batch_random, laid_out, lay_out_weights
+from falconcal.training.preparing import batch_random, laid_out, lay_out_weights
 
 try:
     from lightning.pytorch import LightningModule

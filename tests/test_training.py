@@ -21,7 +21,7 @@ from falconcal.training import (
     fit_objectives,
     set_dropout,
 )
-from falconcal.training.loop import laid_out
+from falconcal.training.preparing import laid_out
 from tests.conftest import small_network, stripes
 
 # a few steps teach these networks little, and falconcal rightly says so

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from falconcal.cli import _show_trial, _show_trials
 from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies.study import read_study
+from falconcal.terminal import show_trial, show_trials
 from falconcal.training import EpochRecord
 from falconcal.tuning import need_optuna
 from falconcal.tuning.budget import read_tuning, some
@@ -515,8 +515,8 @@ def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     rows.append({"method": "falcon", "trial": 3, "state": "failed", "reason": "it [broke]"})
     (tmp_path / "trials.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     for one in rows:
-        _show_trial(one)
-    _show_trials(tmp_path, rows)
+        show_trial(one)
+    show_trials(tmp_path, rows)
     shown = capsys.readouterr().out
     assert "falcon, trial 3: failed, it [broke]" in shown
     assert "criterion 0.1000, accuracy 0.9500, 1 s" in shown

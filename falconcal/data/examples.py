@@ -108,8 +108,26 @@ class Part(ABC):
         return Examples(inputs, labels, None, self.classes, self.tokens)
 
 
+class Held(Part):
+    """A part of which any examples can be had at once."""
+
+    @abstractmethod
+    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Return the inputs and labels of some examples."""
+
+    def batches(
+        self,
+        size: int = 100,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Augment | None = None,
+    ) -> "TensorBatches":
+        return TensorBatches(self, size, shuffle, seed, augment)
+
+
 @dataclass(frozen=True, eq=False)
-class Examples(Part):
+class Examples(Held):
     """Examples held in memory, checked once: finite inputs and labels from -1 (none) to C - 1."""
 
     inputs: Tensor  # (N, ...)
@@ -142,31 +160,9 @@ class Examples(Part):
             return self.inputs[which], self.labels[which]
         return self.inputs.index_select(0, which), self.labels[which]  # faster than inputs[which]
 
-    def batches(
-        self,
-        size: int = 100,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        augment: Augment | None = None,
-    ) -> "TensorBatches":
-        return TensorBatches(self, size, shuffle, seed, augment)
-
     def first(self, count: int) -> "Examples":
         texts = self.texts.part(0, count) if self.texts is not None else None
         return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
-
-
-class InMemory(Protocol):
-    """A part of which any examples can be had at once."""
-
-    @property
-    def bounds(self) -> Bounds | None: ...
-    @property
-    def classes(self) -> tuple[str, ...] | None: ...
-    def __len__(self) -> int: ...
-
-    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]: ...
 
 
 class TensorBatches:
@@ -177,7 +173,7 @@ class TensorBatches:
 
     def __init__(
         self,
-        examples: InMemory,
+        examples: Held,
         size: int,
         shuffle: bool,
         seed: int,

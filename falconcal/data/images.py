@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from falconcal.data.examples import (
-    Augment,
     Bounds,
     Examples,
-    Part,
-    TensorBatches,
+    Held,
     check_labels,
     shape,
 )
@@ -21,7 +19,7 @@ PIXELS = Bounds(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Images(Part):
+class Images(Held):
     """Images in memory or memory-mapped; what is given out are floats from 0 to 1.
 
     Channels lie last, as training wants them: gathering bytes so and making them floats takes a
@@ -60,16 +58,6 @@ class Images(Part):
         if isinstance(which, slice):
             return as_floats(self.pixels[which]), self.labels[which]
         return as_floats(self.pixels.index_select(0, which)), self.labels[which]
-
-    def batches(
-        self,
-        size: int = 100,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        augment: Augment | None = None,
-    ) -> TensorBatches:
-        return TensorBatches(self, size, shuffle, seed, augment)
 
     def first(self, count: int) -> Examples:
         """Return the first examples as floats in memory."""

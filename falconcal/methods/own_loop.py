@@ -13,7 +13,7 @@ from falconcal.errors import UserError
 from falconcal.methods.falcon import Falcon
 from falconcal.modes import rest, resting_parts
 from falconcal.training import Processes, Step, run_steps
-from falconcal.training.loop import batch_random, bounds_of, laid_out, lay_out_weights
+from falconcal.training.preparing import batch_random, bounds_of, laid_out, lay_out_weights
 
 
 class FalconStep:

@@ -40,7 +40,7 @@ from falconcal.studies.store import (
 )
 from falconcal.studies.study import REFERENCE, Study
 from falconcal.training import EpochRecord, History, watching
-from falconcal.training.loop import lay_out_weights
+from falconcal.training.preparing import lay_out_weights
 
 
 class Progress(Protocol):

@@ -1,16 +1,9 @@
 """Training: the one loop, its objectives, its records and its checkpoints."""
 
 from falconcal.training.checkpoints import checkpointing
+from falconcal.training.collapse import CollapseWarning
 from falconcal.training.history import EpochRecord, History, watching
-from falconcal.training.loop import (
-    CollapseWarning,
-    StatedBounds,
-    Training,
-    bounds_of,
-    fit_objectives,
-    make_fabric,
-    set_dropout,
-)
+from falconcal.training.loop import Training, fit_objectives, make_fabric
 from falconcal.training.objectives import (
     Companion,
     Objective,
@@ -20,6 +13,7 @@ from falconcal.training.objectives import (
     run_steps,
     unseen_statistics,
 )
+from falconcal.training.preparing import StatedBounds, bounds_of, set_dropout
 
 __all__ = [
     "CollapseWarning",

@@ -6,7 +6,6 @@ a judge likes best where there is one, and goes on where an interrupted training
 
 import copy
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
@@ -21,15 +20,13 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from falconcal.data import Batches, Bounds
-from falconcal.data.examples import check_inputs, check_walkable, mixed_seed, pairs
+from falconcal.data.examples import check_walkable, mixed_seed, pairs
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.files import write_text
-from falconcal.metrics import accuracy
-from falconcal.modes import channels_last, rest, resting_parts, seeded_random
-from falconcal.predictions import Predictions, predict
+from falconcal.modes import rest, resting_parts, seeded_random
+from falconcal.predictions import predict
 from falconcal.processes import from_first, leave, take_statistics_from_first
-from falconcal.sampling import DROPOUTS
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
     Count,
@@ -50,12 +47,21 @@ from falconcal.training.checkpoints import (
     next_checkpoint,
     save_checkpoint,
 )
+from falconcal.training.collapse import warn_if_collapsed
 from falconcal.training.history import Ended, EpochRecord, announce
 from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
+from falconcal.training.preparing import (
+    StatedBounds,
+    batch_random,
+    bounds_of,
+    check_batch,
+    laid_out,
+    lay_out_weights,
+    set_dropout,
+)
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
-StatedBounds = Bounds | Literal["data"] | None
 MakeCompanions = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
 
 
@@ -316,7 +322,7 @@ class Work:
 
     def _step(self, fabric: Fabric, place: Place, inputs: Tensor, labels: Tensor) -> Step:
         if place.epoch == 1:
-            _check_batch(inputs, labels)
+            check_batch(inputs, labels)
         return Step(
             model=self.wrapped,
             inputs=laid_out(fabric.to_device(inputs)),
@@ -335,74 +341,3 @@ class Work:
     def _save(self, fabric: Fabric, place: Place) -> None:
         if self.checkpoint is not None and fabric.global_rank == 0:
             save_checkpoint(self.checkpoint, self.trained, place)
-
-
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Give every dropout layer of the model this probability."""
-    layers = [layer for layer in model.modules() if isinstance(layer, DROPOUTS)]
-    if not layers and probability > 0:
-        raise UserError(
-            f"dropout={probability} needs a model with nn.Dropout layers, found none: add them, "
-            "or leave dropout=None."
-        )
-    for layer in layers:
-        layer.p = probability
-
-
-def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
-    """Return the bounds stated, or those that travel with the data; tokens have none."""
-    if stated != "data":
-        return stated
-    if not hasattr(batches, "bounds"):
-        if not inputs.is_floating_point():
-            return None
-        raise UserError(
-            "the range of the inputs is not known: state it once, as bounds=Bounds(0, 1), "
-            "or bounds=None to leave perturbed inputs unclipped."
-        )
-    bounds: Bounds | None = batches.bounds
-    return bounds
-
-
-def laid_out(inputs: Tensor) -> Tensor:
-    """Return a fresh leaf, images with channels last."""
-    return (channels_last(inputs) if inputs.ndim == 4 else inputs).detach()
-
-
-def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
-    """Return the random numbers of one batch: whoever trains it draws the same."""
-    return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
-
-
-def _check_batch(inputs: Tensor, labels: Tensor) -> None:
-    """Refuse in the first epoch what would fail later with a riddle."""
-    check_inputs(inputs)
-    if (labels < 0).any():
-        raise UserError("training needs a true class for every example, got labels below 0.")
-
-
-def lay_out_weights(model: nn.Module) -> None:
-    """Lay convolution weights out with channels last, as the images are."""
-    for weight in model.parameters():
-        if weight.ndim == 4:
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
-
-
-def warn_if_collapsed(predictions: Predictions) -> None:
-    """Say so when a trained model does no better than always giving the commonest class."""
-    if (predictions.labels < 0).any():
-        return  # nothing is known of some of them
-    chance = int(predictions.labels.bincount().max()) / len(predictions)
-    if accuracy(predictions) > chance + 0.05 or chance > 0.9:
-        return
-    warnings.warn(
-        f"training collapsed or hardly began: validation accuracy {accuracy(predictions):.3f}, "
-        f"where always answering the commonest class gives {chance:.3f}. A model that knows "
-        "nothing can look calibrated; train longer, or lower the weights or the learning rates.",
-        CollapseWarning,
-        stacklevel=4,
-    )
-
-
-class CollapseWarning(UserWarning):
-    """Training ended with a model that knows nothing."""

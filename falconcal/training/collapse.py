@@ -1,0 +1,26 @@
+"""A word of warning where training ended with a model that knows nothing."""
+
+import warnings
+
+from falconcal.metrics import accuracy
+from falconcal.predictions import Predictions
+
+
+def warn_if_collapsed(predictions: Predictions) -> None:
+    """Say so when a trained model does no better than always giving the commonest class."""
+    if (predictions.labels < 0).any():
+        return  # nothing is known of some of them
+    chance = int(predictions.labels.bincount().max()) / len(predictions)
+    if accuracy(predictions) > chance + 0.05 or chance > 0.9:
+        return
+    warnings.warn(
+        f"training collapsed or hardly began: validation accuracy {accuracy(predictions):.3f}, "
+        f"where always answering the commonest class gives {chance:.3f}. A model that knows "
+        "nothing can look calibrated; train longer, or lower the weights or the learning rates.",
+        CollapseWarning,
+        stacklevel=4,
+    )
+
+
+class CollapseWarning(UserWarning):
+    """Training ended with a model that knows nothing."""
