@@ -9,12 +9,13 @@ import torch
 from typer.testing import CliRunner
 
 from falconcal.cli import app
-from falconcal.data import few, load_dataset
+from falconcal.data import few, few_tested, load_dataset
+from falconcal.data.few import places_of_few
 from falconcal.errors import UsageError
 from falconcal.layout import PLAIN, RunKey
 from falconcal.saving import load
 from falconcal.studies import STUDIES, find_study
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import dataset_of, run_study
 from falconcal.studies.study import read_study
 from tests.made_data import write_imagenet
 from tests.stripes import load_stripes
@@ -105,6 +106,18 @@ def test_a_few_examples_are_of_all_classes_and_the_same_every_time() -> None:
             assert torch.equal(one.inputs, other.inputs)
             assert set(one.labels.tolist()) == set(range(len(whole.classes)))
     assert len(few(whole, 10**6).test) == len(whole.test)
+
+
+def test_few_test_examples_leave_the_other_parts_whole() -> None:
+    whole = load_dataset("digits")
+    small = few_tested(whole, 40)
+    assert len(small.train) == len(whole.train)
+    assert len(small.validation) == len(whole.validation)
+    which = places_of_few(len(whole.test), 40)
+    assert torch.equal(small.test.labels, whole.test.labels[which])
+    assert dataset_of(find_study("digits", ["test_examples=40"])).test.labels.equal(
+        small.test.labels
+    )
 
 
 def test_outliers_are_cut_to_the_examples_of_the_study() -> None:

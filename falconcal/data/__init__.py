@@ -32,7 +32,7 @@ from falconcal.data.examples import (
     Part,
     TensorBatches,
 )
-from falconcal.data.few import few
+from falconcal.data.few import few, few_tested
 from falconcal.data.images import Images
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
@@ -70,6 +70,7 @@ __all__ = [
     "Texts",
     "check_dataset",
     "few",
+    "few_tested",
     "load_dataset",
     "load_test",
 ]

@@ -18,12 +18,22 @@ def few(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, train=train, validation=validation, test=test)
 
 
+def few_tested(dataset: Dataset, count: int) -> Dataset:
+    """Return a dataset with so many test examples, the same ones every time."""
+    return replace(dataset, test=_some(dataset.test, count))
+
+
+def places_of_few(total: int, count: int) -> Tensor:
+    """Return which of all examples are the few."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randperm(total, generator=generator)[:count].sort().values  # (count,)
+
+
 def _some(part: Part, count: int) -> Part:
     """Return examples from all over the part: files often lie in the order of the classes."""
     if count >= len(part):
         return part
-    generator = torch.Generator().manual_seed(0)
-    which = torch.randperm(len(part), generator=generator)[:count].sort().values
+    which = places_of_few(len(part), count)
     if isinstance(part, Images):
         return replace(part, pixels=part.pixels[which], labels=part.labels[which])
     if isinstance(part, Examples):

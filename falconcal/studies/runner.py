@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from falconcal import processes
-from falconcal.data import Batches, Dataset, few, load_dataset
+from falconcal.data import Batches, Dataset, few, few_tested, load_dataset
 from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError, unknown
 from falconcal.evaluation import rows_of, score
@@ -91,7 +91,9 @@ def dataset_of(study: Study) -> Dataset:
     """Load the dataset that a study names, with the settings it gives."""
     name, settings = name_and_settings("dataset", study.dataset)
     dataset = load_dataset(name, **settings)
-    return dataset if study.examples is None else few(dataset, study.examples)
+    if study.examples is not None:
+        dataset = few(dataset, study.examples)
+    return dataset if study.test_examples is None else few_tested(dataset, study.test_examples)
 
 
 def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:

@@ -30,7 +30,7 @@ from falconcal.shifts.affine import Centre
 
 TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
 # left out where empty: folders of before them stay valid
-LATER = {"outliers", "stored", "examples", "levels"}
+LATER = {"outliers", "stored", "examples", "test_examples", "levels"}
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 ENTRIES = ("dataset", "model")
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
@@ -55,6 +55,7 @@ class Study:
     outliers: Names = ()  # sets of no known class: datasets, or names of the table
     stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
     examples: Count | None = None  # so many of each part alone, for a quick look
+    test_examples: Count | None = None  # so many of the test data alone, where predictions are dear
     levels: Count | None = None  # so many of each shift alone, from the first
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]

@@ -233,10 +233,20 @@ def _check_identity(file: Path, facts: dict[str, Any], expected: dict[str, Any])
     found = facts["identity"]
     for name in sorted({*expected, *found}):
         if expected.get(name) != found.get(name):
+            was, now = _where_they_differ(found.get(name), expected.get(name))
             raise UserError(
-                f"the checkpoint {file} is of another training: {name} was {found.get(name)!r}, "
-                f"now {expected.get(name)!r}. Choose another folder, or delete it to start anew."
+                f"the checkpoint {file} is of another training: {name} was {was!r}, "
+                f"now {now!r}. Choose another folder, or delete it to start anew."
             )
+
+
+def _where_they_differ(first: Any, second: Any) -> tuple[Any, Any]:
+    """Return two values, of tables only the entries that differ: a network has many weights."""
+    if not (isinstance(first, dict) and isinstance(second, dict)):
+        return first, second
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    was, now = ({name: table.get(name) for name in names} for table in (first, second))
+    return was, now
 
 
 def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
