@@ -178,7 +178,7 @@ def objectives_of(method: Method) -> list[Objective]:
     return found
 
 
-@pytest.mark.parametrize("direction", ["adversarial", "random_sign", "gaussian"])
+@pytest.mark.parametrize("direction", ["adversarial", "random_sign", "gaussian", "mixup"])
 def test_perturbations_of_falcon(direction: Direction, other: torch.device) -> None:
     falcon = Falcon(directions=(direction,), gradient="exact", calibration_weight=1.0)
 

@@ -476,6 +476,18 @@ def test_other_directions_are_random_and_need_no_gradient(tiny: Dataset) -> None
     assert not Falcon(directions=("gaussian",)).objectives()[0].keeps_input_gradient
 
 
+@pytest.mark.parametrize("bounds", [None, Bounds(-1.0, 1.0)])
+def test_the_direction_mixup_mixes_in_a_share_of_another_example(
+    tiny: Dataset, bounds: Bounds | None
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    inputs, labels = tiny.train.inputs, tiny.train.labels
+    step = Step(small_network(), inputs, labels, 1, 1, random, bounds=bounds)
+    mixed = falcon_module.perturbed(Falcon(directions=("mixup",), epsilons=(0.3,)), step)
+    torch.testing.assert_close(mixed[1:], 0.7 * inputs[1:] + 0.3 * inputs[:-1])
+    torch.testing.assert_close(mixed[0], 0.7 * inputs[0] + 0.3 * inputs[-1])
+
+
 def test_plain_loaders_need_bounds(tiny: Dataset) -> None:
     loader = [(tiny.train.inputs, tiny.train.labels)]
     with pytest.raises(UserError, match=r"bounds=Bounds\(0, 1\)"):

@@ -34,7 +34,7 @@ def _bounds(value: object) -> object:
     return value
 
 
-Direction = Literal["adversarial", "random_sign", "gaussian"]
+Direction = Literal["adversarial", "random_sign", "gaussian", "mixup"]
 InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds)]
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
@@ -110,8 +110,15 @@ def moved(step: Step, direction: Tensor, epsilon: float) -> Tensor:
     """Return what enters the model, moved by a share of its range, or of an embedding's spread."""
     point = step.point().detach()
     if step.bounds is None or not step.entrance.moves_inputs:
-        return move(point, direction, epsilon * step.entrance.spread(point), None)
+        return move(point, direction, epsilon * unit(step), None)
     return move(point, direction, epsilon, step.bounds)
+
+
+def unit(step: Step) -> float:
+    """Return what an epsilon of 1 moves by: the range of the inputs, or an embedding's spread."""
+    if step.bounds is None or not step.entrance.moves_inputs:
+        return step.entrance.spread(step.point())
+    return step.bounds.range
 
 
 def _adversarial(step: Step) -> Tensor:
@@ -136,7 +143,18 @@ def _gaussian(step: Step) -> Tensor:
     return torch.randn(point.shape, generator=step.random).to(point)
 
 
-DIRECTIONS = {"adversarial": _adversarial, "random_sign": _random_sign, "gaussian": _gaussian}
+def _mixup(step: Step) -> Tensor:
+    """Return the way to the batch's next example, so that epsilon is the share of it mixed in."""
+    point = step.point().detach()
+    return (point.roll(1, 0) - point) / unit(step)
+
+
+DIRECTIONS = {
+    "adversarial": _adversarial,
+    "random_sign": _random_sign,
+    "gaussian": _gaussian,
+    "mixup": _mixup,
+}
 
 
 def _draw(choices: int, step: Step) -> int:
