@@ -37,7 +37,7 @@ def pairs(study: str, summary: polars.DataFrame) -> list[Pair]:
     return [
         Pair(method, column, ours.get(method, {}).get(column.name), figure)
         for column in HEADLINE
-        for method, figure in _figures().get(study, {}).get(column.name, {}).items()
+        for method, figure in published(study).get(column.name, {}).items()
     ]
 
 
@@ -68,6 +68,11 @@ def _texts(pair: Pair | None) -> tuple[str, str]:
         NOTHING if value is None else f"{value:.{digits}f}" for value in (pair.ours, pair.paper)
     )
     return ours, paper
+
+
+def published(study: str) -> dict[str, dict[str, float]]:
+    """Return the paper's figures of a study by figure and method; none where it is not of it."""
+    return dict(_figures().get(study, {}))
 
 
 @cache

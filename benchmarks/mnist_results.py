@@ -1,0 +1,94 @@
+"""Keep the figures of the MNIST runs and write RESULTS.md from them.
+
+    python -m benchmarks.mnist_results --tuning runs/tune/mnist --keep main=runs/mnist \\
+        --keep sampling=runs/mnist_sampling --keep ablation=runs/mnist_ablation \\
+        --keep sensitivity=runs/mnist_sensitivity
+
+Copies rows, comparisons, settings, records and figures, all small enough for the repository, into
+``results/mnist``; without arguments it writes RESULTS.md anew from what is there.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from benchmarks import mnist_tables as tables
+from benchmarks.mnist_tables import Kept, or_not_yet
+from benchmarks.pages import ROOT
+
+RESULTS = ROOT / "results" / "mnist"
+PARTS = ("main", "sampling", "ablation", "sensitivity")
+FILES = ("rows.parquet", "comparisons.parquet", "study.json", "summary.json", "summary.md")
+TRIAL_FILES = ("trials.jsonl", "best.toml", "history.svg")
+FIGURES = (
+    "ece-by-level", "accuracy-by-level", "micro-ece-by-shift", "confidence-by-predicted-class",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", action="append", default=[], help=f"one of {PARTS} = its folder")
+    parser.add_argument("--tuning", type=Path, help="output folder of falconcal tune")
+    arguments = parser.parse_args()
+    for pair in arguments.keep:
+        name, _, folder = pair.partition("=")
+        assert name in PARTS, f"expected one of {PARTS}, got {name}"
+        keep(Path(folder), RESULTS / name)
+    if arguments.tuning is not None:
+        copy(arguments.tuning, RESULTS / "tuning", TRIAL_FILES)
+    pages = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined
+    )
+    text = pages.get_template("RESULTS.md.jinja").render(context())
+    (ROOT / "RESULTS.md").write_text(text.strip() + "\n")
+
+
+def keep(run: Path, target: Path) -> None:
+    """Copy what is small of an output folder."""
+    copy(run, target, FILES)
+    records = {
+        "/".join(file.parts[-4:-1]): json.loads(file.read_text())
+        for file in sorted(run.glob("runs/*/*/*/run.json"))
+    }
+    (target / "runs.json").write_text(json.dumps(records, indent=1) + "\n")
+    found = [f"{name}.svg" for name in FIGURES if (run / "figures" / f"{name}.svg").exists()]
+    copy(run / "figures", target / "figures", found)
+
+
+def copy(source: Path, target: Path, names: list[str] | tuple[str, ...]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copy(source / name, target / name)
+
+
+def context() -> dict[str, Any]:
+    """Return every table and number that RESULTS.md shows."""
+    folders = {name: Kept(RESULTS / name) for name in PARTS}
+    main, tuning = folders["main"], RESULTS / "tuning"
+    record = next(iter(main.runs.values()))
+    return {
+        "study": main.study,
+        "record": record,
+        "hours": tables.core_hours(folders.values(), tuning),
+        "headline": tables.headline([main, folders["sampling"]]),
+        "goals": tables.goals(main),
+        "differences": tables.differences(main),
+        "tests": tables.tests(main),
+        "shifts": tables.by_shift(main, main.study["shifts"]),
+        "apart": tables.by_shift(main, main.study["selection_shifts"]),
+        "nll": tables.by_level(main, "nll", main.study["shifts"], main.methods),
+        "recalibrated": tables.by_level(main, "ece", ["yzoom"], tables.RECALIBRATED),
+        "ablation": or_not_yet(folders["ablation"], tables.variants),
+        "sensitivity": or_not_yet(folders["sensitivity"], tables.variants),
+        "trials": tables.trials(tuning),
+        "families": tables.families(tuning),
+        "correlations": tables.correlations(tuning),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""The tables of RESULTS.md, each from what ``benchmarks.mnist_results`` kept of the runs."""
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from benchmarks.choose_settings import read
+from falconcal.layout import PLAIN
+from falconcal.report.published import published
+from falconcal.report.trials import rank_correlations
+from falconcal.tuning.choice import best_of, enough
+
+FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
+HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE")
+FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
+PLAIN_METHOD = "dropout"  # whose cost is 1
+RECALIBRATED = ("falcon", "falcon_temperature", "evidential", "evidential_temperature")
+NOT_YET = "Not measured yet."
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was kept of one output folder."""
+
+    folder: Path
+
+    @property
+    def there(self) -> bool:
+        return (self.folder / "rows.parquet").exists()
+
+    @cached_property
+    def rows(self) -> polars.DataFrame:
+        return polars.read_parquet(self.folder / "rows.parquet")
+
+    @cached_property
+    def comparisons(self) -> polars.DataFrame:
+        return polars.read_parquet(self.folder / "comparisons.parquet")
+
+    @cached_property
+    def study(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.folder / "study.json").read_text())
+        return content
+
+    @cached_property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        content: dict[str, dict[str, Any]] = json.loads((self.folder / "runs.json").read_text())
+        return content
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods that have runs, in the order of the study."""
+        found = set(self.rows["method"])
+        return [name for name in self.study["methods"] if name in found]
+
+    def of(self, method: str, variant: str = PLAIN) -> polars.DataFrame:
+        return self.rows.filter(method=method, variant=variant)
+
+    def values(self, method: str, figure: str, variant: str = PLAIN) -> list[float]:
+        """Return a figure of the headline, a number a seed."""
+        rows = self.of(method, variant)
+        if figure in ("accuracy", "clean_ece"):
+            metric = figure.removeprefix("clean_")
+            return rows.filter(shift="clean", metric=metric).sort("seed")["value"].to_list()
+        tested = rows.filter(polars.col("shift").is_in(self.study["shifts"]), metric=figure)
+        means = tested.group_by("seed").agg(polars.col("value").mean()).sort("seed")
+        return means["value"].to_list()
+
+    def mean(self, method: str, figure: str, variant: str = PLAIN) -> float:
+        return statistics.fmean(self.values(method, figure, variant))
+
+    def seconds(self, method: str, what: str) -> float:
+        """Return processor seconds of a run, a mean over seeds."""
+        records = [run for name, run in self.runs.items() if name.split("/")[1] == method]
+        return statistics.fmean(record[f"{what}_cpu_seconds"] for record in records)
+
+    def examples(self, method: str) -> int:
+        return int(self.of(method).filter(shift="clean", metric="accuracy")["examples"][0])
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, numbers to the right."""
+    lines = [f"| {' | '.join(heading)} |", f"| --- | {' | '.join(['---:'] * (len(heading) - 1))} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """Return a mean over seeds with the deviation between them."""
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def headline(folders: Iterable[Kept]) -> str:
+    """Return every method: figures here, the paper's, and what training costs."""
+    heading = ["method", "seeds", "test images", *HEADING, "micro ECE, interval"]
+    heading += ["paper: accuracy", "paper: micro ECE", "training cost"]
+    rows = [_headline_row(kept, name) for kept in folders if kept.there for name in kept.methods]
+    rows.sort(key=lambda row: row[5])
+    return table(heading, rows)
+
+
+def _headline_row(kept: Kept, method: str) -> list[str]:
+    paper = published(kept.study["name"])
+    known = [paper.get(name, {}).get(method) for name in ("accuracy", "mean_micro_ece")]
+    cells = [spread(kept.values(method, figure)) for figure in FIGURES]
+    seeds = str(len(kept.values(method, "accuracy")))
+    return [
+        method, seeds, f"{kept.examples(method):,}", *cells, _interval(kept, method),
+        *("" if value is None else f"{value:.3f}" for value in known), _cost(kept, method),
+    ]  # fmt: skip
+
+
+def _interval(kept: Kept, method: str) -> str:
+    rows = kept.comparisons.filter(kind="interval", figure="mean_micro_ece", first=method)
+    return f"{rows['low'][0]:.3f} to {rows['high'][0]:.3f}" if len(rows) else ""
+
+
+def _cost(kept: Kept, method: str) -> str:
+    if PLAIN_METHOD not in kept.methods:
+        return ""
+    return f"{kept.seconds(method, 'training') / kept.seconds(PLAIN_METHOD, 'training'):.2f}"
+
+
+def differences(kept: Kept, first: str = "falcon") -> str:
+    """Return one method less every other: mean micro ECE, paired over examples."""
+    found = kept.comparisons.filter(kind="difference", figure="mean_micro_ece")
+    rows = []
+    for row in found.to_dicts():
+        if first not in (row["first"], row["second"]):
+            continue
+        turned = row["second"] == first
+        other, sign = (row["first"], -1) if turned else (row["second"], 1)
+        low, high = sorted((sign * row["low"], sign * row["high"]))
+        value = f"{sign * row['value']:+.3f}"
+        rows.append([other, value, f"{low:+.3f} to {high:+.3f}", f"{row['p_holm']:.2g}"])
+    return table(["falcon less", "difference", "95 % interval", "p, after Holm"], rows)
+
+
+def tests(kept: Kept) -> str:
+    """Return the paper's own tests."""
+    rows = [
+        [row["figure"].replace("_", " "), row["second"], f"{row['first_value']:.3f}",
+         f"{row['second_value']:.3f}", f"{row['effect']:+.2f}", f"{row['p_holm']:.2g}"]
+        for row in kept.comparisons.filter(kind="test").to_dicts()
+    ]  # fmt: skip
+    heading = ["test", "against", "falcon, median", "the other's", "effect", "p, after Holm"]
+    return table(heading, rows)
+
+
+def by_shift(kept: Kept, shifts: Sequence[str], metric: str = "micro_ece") -> str:
+    """Return the micro ECE of every shift, a column a method."""
+    rows = []
+    for shift in shifts:
+        means = [_value(kept, name, shift, metric) for name in kept.methods]
+        rows.append([shift, *(f"{value:.3f}" for value in means)])
+    return table(["shift", *kept.methods], rows)
+
+
+def _value(kept: Kept, method: str, shift: str, metric: str, level: int | None = None) -> float:
+    rows = kept.of(method).filter(shift=shift, metric=metric)
+    rows = rows if level is None else rows.filter(level=level)
+    return float(rows["value"].mean())  # type: ignore[arg-type]
+
+
+def by_level(kept: Kept, metric: str, shifts: Sequence[str], methods: Sequence[str]) -> str:
+    """Return a metric at every level, the mean over some shifts and seeds."""
+    methods = [name for name in methods if name in kept.methods]
+    rows = []
+    for level in range(10):
+        means = [
+            statistics.fmean(_value(kept, name, shift, metric, level) for shift in shifts)
+            for name in methods
+        ]
+        rows.append([str(level), *(f"{value:.3f}" for value in means)])
+    return table(["level", *methods], rows)
+
+
+def variants(kept: Kept, method: str = "falcon") -> str:
+    """Return the figures of every variant of a method."""
+    rows = []
+    for name in dict.fromkeys(kept.rows.filter(method=method)["variant"]):
+        cells = [spread(kept.values(method, figure, name)) for figure in FIGURES]
+        shift = kept.of(method, name).filter(shift="yzoom", metric="micro_ece")["value"]
+        seeds = str(len(kept.values(method, "accuracy", name)))
+        rows.append([name, seeds, *cells, f"{float(shift.mean()):.3f}"])  # type: ignore[arg-type]
+    return table(["variant", "seeds", *HEADING, "y-zoom, micro ECE"], rows)
+
+
+def goals(kept: Kept) -> str:
+    """Say goal by goal whether it is met; a method that was not run misses."""
+    lines = [row for name in ("falcon", "falcon_mixed") for row in _goals_of(kept, name)]
+    return table(["goal", "", "measured"], lines)
+
+
+def _goals_of(kept: Kept, method: str) -> list[list[str]]:
+    if method not in kept.methods:
+        return [[f"{method}", "missed", NOT_YET]]
+    figure = {name: kept.mean(method, name) for name in FIGURES}
+    limit = 0.082 if method == "falcon" else 0.065
+    asked: list[tuple[str, bool, str]] = [
+        _at_most(f"mean micro ECE at most {limit}", figure["micro_ece"], limit),
+        ("accuracy at least 0.985", figure["accuracy"] >= 0.985, f"{figure['accuracy']:.4f}"),
+        _at_most("clean ECE at most 0.06", figure["clean_ece"], 0.06),
+    ]
+    if method == "falcon":
+        others = [name for name in kept.methods if not name.startswith("falcon")]
+        below = min(others, key=lambda name: kept.mean(name, "micro_ece"))
+        lowest = kept.mean(below, "micro_ece")
+        words = f"{figure['micro_ece']:.3f}; the lowest is {below} with {lowest:.3f}"
+        asked.append(("below every baseline", figure["micro_ece"] < lowest, words))
+        cost = kept.seconds(method, "training") / kept.seconds(PLAIN_METHOD, "training")
+        asked.append(_at_most("training at most 2.4 times plain", cost, 2.4))
+    else:
+        asked.append(_at_most("mean macro ECE at most 0.12", figure["macro_ece"], 0.12))
+    return [[f"{method}: {goal}", "met" if met else "missed", text] for goal, met, text in asked]
+
+
+def _at_most(goal: str, value: float, limit: float) -> tuple[str, bool, str]:
+    return goal, value <= limit, f"{value:.3f}"
+
+
+def trials(folder: Path) -> str:
+    """Return for every method how many trials there were and what the best of them found."""
+    rows, lines = read(folder / "trials.jsonl"), []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        best = best_of(own).get(method)
+        counts = [str(len(own)), str(sum(map(enough, own)))]
+        lines.append([method, *counts, *(_best_cells(best) if best else ["none", "", "", ""])])
+    heading = ["method", "trials", "accurate enough", "criterion", "accuracy", "test: micro ECE"]
+    return table([*heading, "chosen"], lines)
+
+
+def _best_cells(row: dict[str, Any]) -> list[str]:
+    settings = ", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items())
+    figures = (row["criterion"], row["accuracy"], row["test"]["micro_ece"])
+    return [*(f"{value:.3f}" for value in figures), settings]
+
+
+def _shown(value: Any) -> str:
+    return " + ".join(value) if isinstance(value, list) else str(value)
+
+
+def families(folder: Path) -> str:
+    """Return the criterion of the chosen trials family by family."""
+    rows = [
+        [method, *(f"{best['families'][name]:.3f}" for name in FAMILIES)]
+        for method, best in best_of(read(folder / "trials.jsonl")).items()
+    ]
+    return table(["method", *FAMILIES], rows)
+
+
+def correlations(folder: Path) -> str:
+    """Return how well the criterion ranks what is tested."""
+    found = rank_correlations(read(folder / "trials.jsonl"))
+    rows = [[name, f"{value:+.2f}", str(count)] for name, (value, count) in found.items()]
+    return table(["trials of", "Spearman's correlation", "trials"], rows)
+
+
+def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
+    """Return what was spent: processor hours of runs, hours of trials on one thread."""
+    spent = ("training_cpu_seconds", "evaluation_cpu_seconds")
+    runs = sum(
+        record.get(name) or 0.0
+        for kept in folders
+        if kept.there
+        for record in kept.runs.values()
+        for name in spent
+    )
+    seconds = sum(row["seconds"] for row in read(tuning / "trials.jsonl"))
+    return {"runs": runs / 3600, "trials": seconds / 3600}
+
+
+Make = Callable[[Kept], str]
+
+
+def or_not_yet(kept: Kept, make: Make) -> str:
+    """Return a table, or that there are no runs to make it of."""
+    return make(kept) if kept.there else NOT_YET
