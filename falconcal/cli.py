@@ -112,6 +112,10 @@ def run(
     methods: Annotated[
         str | None, typer.Option(help="Only these methods of the study, separated by commas.")
     ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(help="Only these variants, separated by commas; default is the plain one."),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0 on.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Output folder; runs/STUDY unless given.")
@@ -156,19 +160,24 @@ def run(
         found = placed(find_study(study, wanted, settings, smoke), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
-        _run(found, directory, methods)
+        _run(found, directory, _names(methods), _names(variants))
         if first():
             report(directory)
 
 
-def _run(study: "Study", directory: Path, methods: str | None) -> None:
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _run(
+    study: "Study", directory: Path, methods: list[str] | None, variants: list[str] | None
+) -> None:
     from falconcal.progress import make_progress
     from falconcal.studies.runner import run_study
 
-    chosen = [name.strip() for name in methods.split(",")] if methods is not None else None
     try:
         with make_progress(output) as progress:
-            run_study(study, directory, progress, chosen)
+            run_study(study, directory, progress, methods, variants)
     except KeyboardInterrupt:
         if _tells():
             _say_how_to_go_on(directory)
@@ -395,8 +404,7 @@ def shift(
     target = out if out is not None else Path("runs") / "shift" / f"{file_name(dataset)}.png"
     if target.suffix.lower() != ".png":
         raise UsageError(f"--out expects a PNG file, got {target}.")
-    chosen = [name.strip() for name in shifts.split(",")] if shifts is not None else None
-    write_bytes(target, make_sheet(load_dataset(dataset), chosen, examples))
+    write_bytes(target, make_sheet(load_dataset(dataset), _names(shifts), examples))
     say(f"Picture: {target}")
 
 

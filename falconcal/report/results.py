@@ -119,12 +119,22 @@ def load_results(directory: Path) -> Results:
     study = _read_study(directory / "study.json")
     rows = _read_rows(directory / "rows.parquet")
     keys = rows.select("variant", "method", "seed").unique(maintain_order=True).rows()
-    order = {method: place for place, method in enumerate(study.get("methods") or {})}
-    keys.sort(key=lambda key: order.get(key[1], len(order)))  # stable: the rest as in the rows
+    methods, variants = (
+        _order(study.get("methods")),
+        _order({PLAIN: {}, **(study.get("variants") or {})}),
+    )
+    # stable: what the study does not name comes last, as in the rows
+    keys.sort(
+        key=lambda key: (methods.get(key[1], len(methods)), variants.get(key[0], len(variants)))
+    )
     runs = tuple(_read_run(directory, RunKey(*key)) for key in keys)
     results = Results(directory, study, rows, runs)
     _check_shifts(results)
     return results
+
+
+def _order(table: dict[str, Any] | None) -> dict[str, int]:
+    return {name: place for place, name in enumerate(table or {})}
 
 
 def open_scores(run: Run) -> polars.LazyFrame:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import nn
 from falconcal import processes
 from falconcal.data import Batches, Dataset, few, few_tested, load_dataset
 from falconcal.data.examples import count_tokens
-from falconcal.errors import UserError, unknown
+from falconcal.errors import UsageError, UserError, unknown
 from falconcal.evaluation import rows_of, score
 from falconcal.files import write_text
 from falconcal.layout import PLAIN, WEIGHTS, RunKey
@@ -55,11 +55,14 @@ class Progress(Protocol):
 
 
 def run_study(
-    study: Study, directory: Path, progress: Progress, methods: Iterable[str] | None = None
+    study: Study,
+    directory: Path,
+    progress: Progress,
+    methods: Iterable[str] | None = None,
+    variants: Iterable[str] | None = None,
 ) -> None:
     """Run what is not complete yet and write the rows of all that is."""
-    chosen = _chosen(study, methods)
-    runs = [RunKey(PLAIN, method, seed) for seed in range(study.seeds) for method in chosen]
+    runs = runs_of(study, methods, variants)
     store = Store(directory)
     with store.opened(study.resolved()):
         dataset = dataset_of(study)
@@ -71,7 +74,7 @@ def run_study(
             if complete[number - 1]:
                 progress.skip(run, number, len(runs))
                 continue
-            method = study.method(run.method, run.seed)
+            method = study.variant(run.variant).method(run.method, run.seed)
             progress.begin(run, number, len(runs), getattr(innermost(method), "epochs", 0))
             started = time.perf_counter()
             _run(study, store, dataset, run, method, validation, progress)
@@ -178,6 +181,7 @@ def _run(
     progress: Progress,
 ) -> None:
     """Train, evaluate and store one run."""
+    own = study.variant(run.variant)
     origin = provenance()
     origin["resumed"] = store.has_checkpoint(run)  # then the training time is that of the rest
     with store.writing(run) as folder:
@@ -185,10 +189,10 @@ def _run(
         watch = Stopwatch()
         scores = _score(trained.model, study, dataset, progress)
         origin |= {**trained.facts, **watch.read("evaluation")}
-        _save(folder / WEIGHTS, trained.model, study, dataset, method, progress)
+        _save(folder / WEIGHTS, trained.model, own, dataset, method, progress)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
-        _write_json(folder / "settings.json", _run_settings(study, run))
+        _write_json(folder / "settings.json", _run_settings(own, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
 
@@ -227,10 +231,10 @@ def _fit(
     base = _run_of_base(study, store, run, method)
     if base is not None and isinstance(method, Recalibration):
         progress.note(f"calibrating the model of {base}")
-        return _calibrate(study, store, dataset, base, method, validation)
+        return _calibrate(study.variant(run.variant), store, dataset, base, method, validation)
     watch, history = Stopwatch(), History()
     with history.recording(), watching(progress.epoch), store.checkpointing(run):
-        model = train(study, dataset, run.seed, method, validation)
+        model = train(study.variant(run.variant), dataset, run.seed, method, validation)
     facts = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
     return Fitted(model, history.table(), facts)
 
@@ -239,9 +243,15 @@ def _run_of_base(study: Study, store: Store, run: RunKey, method: Method) -> Run
     """Return the run that has trained just what the method calibrates, if it is complete."""
     if not isinstance(method, Recalibration):
         return None
-    keys = (RunKey(PLAIN, name, run.seed) for name in study.methods)
-    same = (key for key in keys if study.method(key.method, key.seed) == method.base)
-    return next((key for key in same if store.complete(key)), None)
+    own, plain = study.variant(run.variant), study.variant(PLAIN)
+    for name in study.methods:
+        if own.method(name, run.seed) != method.base:
+            continue
+        # a variant that leaves the base alone has it in the plain run
+        key = RunKey(run.variant if own.differs(plain, name) else PLAIN, name, run.seed)
+        if store.complete(key):
+            return key
+    return None
 
 
 def _calibrate(
@@ -323,11 +333,34 @@ def _run_settings(study: Study, run: RunKey) -> dict[str, Any]:
     return {**dataclasses.asdict(run), "settings": resolved["methods"][run.method], "study": shared}
 
 
-def _chosen(study: Study, methods: Iterable[str] | None) -> list[str]:
-    chosen = list(methods) if methods is not None else list(study.methods)
+def runs_of(
+    study: Study, methods: Iterable[str] | None = None, variants: Iterable[str] | None = None
+) -> list[RunKey]:
+    """Return the runs of a study, method x variant x seed, those that others build on first.
+
+    The plain variant has all methods, another one those that it changes.
+    """
+    chosen = _chosen(f"method of the study {study.name}", methods, study.methods)
+    names = _chosen(f"variant of the study {study.name}", variants, (PLAIN, *study.variants))
+    plain = study.variant(PLAIN)
+    keys = [
+        (name, method)
+        for name, variant in ((name, study.variant(name)) for name in names)
+        for method in chosen
+        if name == PLAIN or variant.differs(plain, method)
+    ]
+    if not keys:
+        raise UsageError(
+            f"nothing to run: no variant of {', '.join(names)} changes {', '.join(chosen)}."
+        )
+    return [RunKey(*key, seed) for seed in range(study.seeds) for key in keys]
+
+
+def _chosen(kind: str, names: Iterable[str] | None, known: Collection[str]) -> list[str]:
+    chosen = list(names) if names is not None else list(known)
     for name in chosen:
-        if name not in study.methods:
-            raise unknown(f"method of the study {study.name}", name, study.methods)
+        if name not in known:
+            raise unknown(kind, name, known)
     return list(dict.fromkeys(chosen))
 
 

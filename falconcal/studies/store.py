@@ -26,6 +26,7 @@ from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
 FREE = {"seeds", "title", "stored"}  # may differ between runs that share a folder
+GROWING = ("methods", "variants")  # one more or less does not touch the runs that are there
 WHERE = {"accelerator", "devices", "num_nodes", "strategy"}  # what is computed is the same
 
 
@@ -129,8 +130,8 @@ class Store:
                 + "\n  ".join(differences)
                 + "\nNothing was changed. Choose another folder with --out, or the old settings."
             )
-        methods = {**stored.get("methods", {}), **study["methods"]}
-        write_text(file, to_json({**study, "methods": methods}))
+        grown = {name: {**stored.get(name, {}), **study.get(name, {})} for name in GROWING}
+        write_text(file, to_json({**study, **{name: all_ for name, all_ in grown.items() if all_}}))
 
     def _stored(self, file: Path) -> dict[str, Any]:
         """Return the settings of the runs that are there; without a run nothing binds."""
@@ -147,8 +148,8 @@ class Store:
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
     for key in sorted({*old, *new} - (WHERE if place else FREE)):
         name, both = f"{place}{key}", key in old and key in new
-        if place == "methods." and not both:
-            continue  # a method more or less does not touch the runs that are there
+        if not both and (name in GROWING or place.removesuffix(".") in GROWING):
+            continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
             yield from _differences(old[key], new[key], f"{name}.")
         elif not both or old[key] != new[key]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from falconcal.data import check_dataset
-from falconcal.errors import UsageError, did_you_mean, unknown
+from falconcal.errors import UsageError, unknown
+from falconcal.layout import PLAIN
 from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
@@ -27,14 +28,15 @@ from falconcal.shifts import (
     find_shift,
 )
 from falconcal.shifts.affine import Centre
+from falconcal.studies.changes import TUNING, merge, method_table, parsed, put
+from falconcal.studies.variants import check_variant, without, write_out_sweeps
 
-TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
 # left out where empty: folders of before them stay valid
-LATER = {"outliers", "stored", "examples", "test_examples", "levels"}
+LATER = {"outliers", "stored", "examples", "test_examples", "levels", "variants"}
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
-ENTRIES = ("dataset", "model")
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
+VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # a folder's too
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -59,6 +61,8 @@ class Study:
     levels: Count | None = None  # so many of each shift alone, from the first
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
+    # by name what each changes, keys as for --set; the plain one changes nothing
+    variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
     search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
     tuning: dict[str, Any] = Field(default_factory=dict)  # what a trial of it may cost
 
@@ -67,6 +71,23 @@ class Study:
         values = self._written_out({"method": name, **self.methods[name]}, (name,))
         _check_seedless(values, f"methods.{name}")
         return seeded(make_method(values), seed)
+
+    def variant(self, name: str) -> "Study":
+        """Return the study as a variant of it has it, which has no variants itself."""
+        if name == PLAIN:
+            return replace(self, variants={})
+        values = {field: getattr(self, field) for field in self.__dataclass_fields__}
+        values = copy.deepcopy({**values, "variants": {}})
+        for key, value in self.variants[name].items():
+            put(values, key, copy.deepcopy(value), KNOWN, f"variants.{name}:")
+        return Study(**values)
+
+    def differs(self, other: "Study", method: str) -> bool:
+        """Return whether a method would be trained otherwise in another variant."""
+        return (
+            self.method(method) != other.method(method)
+            or (self.model, self.batch_size) != (other.model, other.batch_size)
+        )  # fmt: skip
 
     def all_shifts(self) -> list[Ladder]:
         names = (*self.shifts, *self.selection_shifts)
@@ -116,6 +137,11 @@ class Study:
         return {**values, "base": self._written_out(base, inside)}
 
 
+KNOWN = [
+    name for name in Study.__dataclass_fields__ if name not in ("methods", "variants", *TUNING)
+]
+
+
 def placed(study: Study, where: Mapping[str, Any]) -> Study:
     """Return the study with every training where it is asked for: devices, precision and such."""
     where = with_started({name: value for name, value in where.items() if value is not None})
@@ -128,6 +154,7 @@ def placed(study: Study, where: Mapping[str, Any]) -> Study:
             table |= {key: value for key, value in where.items() if hasattr(trained, key)}
     changed = replace(study, methods=methods)
     _check_methods(changed)
+    _check_variants(changed)
     return changed
 
 
@@ -145,19 +172,20 @@ def read_study(
     """
     values = _parsed(text, source)
     small = values.pop("smoke", {})
+    write_out_sweeps(values, source)
     if settings is not None:
         _take_over(values, settings)
     if smoke:
         _make_small(values, small, source)
     for change in changes:
-        _apply(values, change)
+        put(values, *parsed(change), KNOWN, "--set")
     study = Study(**values)
     dataset, dataset_settings = name_and_settings("dataset", study.dataset)
     check_dataset(dataset, **dataset_settings)
-    model, model_settings = name_and_settings("model", study.model)
-    check_model(model, **model_settings)
+    _check_model(study)
     _check_shifts(study)
     _check_methods(study)
+    _check_variants(study)
     return study
 
 
@@ -191,17 +219,7 @@ def _take_over(values: dict[str, Any], path: Path) -> None:
             f"them, got {', '.join(stated) or 'none'}."
         )
     for name, table in tables.items():
-        _merge(_method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
-
-
-def _merge(table: dict[str, Any], stated: Any, place: str) -> None:
-    if not isinstance(stated, dict):
-        raise UsageError(f"{place}: expected a table of settings, got {stated!r}.")
-    for setting, value in stated.items():
-        if setting == "base" and isinstance(value, dict):
-            _merge(_base_table(table.setdefault("base", {}), place), value, f"{place}.base")
-        else:
-            table[setting] = value
+        merge(method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
 
 
 def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
@@ -213,7 +231,9 @@ def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
     for name, table in methods.items() if isinstance(methods, dict) else ():
         _shorten(table, name)
     for key, value in {**SMOKE, **small}.items():
-        _put(values, key, value)
+        put(values, key, value, KNOWN, f"{source}: [smoke]")
+    if "variants" in values:
+        values["variants"] = without(values["variants"], small)
 
 
 def _shorten(table: Any, name: Any) -> None:
@@ -224,84 +244,6 @@ def _shorten(table: Any, name: Any) -> None:
     if "epochs" in getattr(kind, "__dataclass_fields__", ()):
         table["epochs"] = 1
     _shorten(table.get("base"), None)
-
-
-def _apply(values: dict[str, Any], change: str) -> None:
-    """Put one ``key=value`` of the command line in."""
-    key, equals, text = change.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
-    _put(values, key, _value(text.strip()))
-
-
-def _put(values: dict[str, Any], key: str, value: Any) -> None:
-    """Put one value in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
-
-    ``dataset`` and ``model`` have settings too: ``model.hidden``.
-    """
-    method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
-    if not dot:
-        _check_key(setting, key)
-        table = values
-    elif method in ENTRIES and key.strip().startswith(f"{method}."):
-        table = _entry_table(values, method)
-    else:
-        table = _table(values, method, f"--set {key}")
-    table[setting] = value
-
-
-def _entry_table(values: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the table of the dataset or the model, made of its name where that stood alone."""
-    name, settings = name_and_settings(kind, values.get(kind, {}))
-    values[kind] = {"name": name, **settings}
-    table: dict[str, Any] = values[kind]
-    return table
-
-
-def _table(values: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Return the table that a name leads to: of a method, or one of those for tuning."""
-    kind, _, method = name.partition(".")
-    if kind not in TUNING or kind in values.get("methods", {}):
-        return _method_table(values, name, key)
-    table = values.setdefault(kind, {})
-    if method and isinstance(table, dict):
-        table = table.setdefault(method, {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{key}: expected {name} to be a table, got {table!r}.")
-    return table
-
-
-def _method_table(values: dict[str, Any], method: str, key: str) -> dict[str, Any]:
-    """Return the settings of a method, or with ``METHOD.base`` those of the base inside it."""
-    if method.endswith(".base"):
-        outer = _method_table(values, method.removesuffix(".base"), key)
-        return _base_table(outer.get("base"), key)
-    methods = values.get("methods")
-    methods = methods if isinstance(methods, dict) else {}
-    table = methods.get(method)
-    if not isinstance(table, dict):
-        raise UsageError(
-            f"{key}: the study has no method {method!r}. {did_you_mean(method, methods)}"
-        )
-    return table
-
-
-def _base_table(base: Any, key: str) -> dict[str, Any]:
-    if not isinstance(base, dict):
-        raise UsageError(
-            f"{key}: the base is {base!r}, no table of its own; change the settings of that "
-            "method of the study instead."
-        )
-    return base
-
-
-def _check_key(setting: str, key: str) -> None:
-    known = [name for name in Study.__dataclass_fields__ if name not in ("methods", *TUNING)]
-    if setting not in known:
-        raise UsageError(
-            f"--set {key}: unknown setting. {did_you_mean(setting, known)} "
-            "A method's setting is written METHOD.SETTING=value, for example falcon.epochs=10."
-        )
 
 
 def _check_seedless(values: dict[str, Any], place: str) -> None:
@@ -318,6 +260,26 @@ def _seedless(values: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if name != "seed"
     }
+
+
+def _check_model(study: Study) -> None:
+    model, settings = name_and_settings("model", study.model)
+    check_model(model, **settings)
+
+
+def _check_variants(study: Study) -> None:
+    """Make every method of every variant once."""
+    for name, changes in study.variants.items():
+        check_variant(name, changes, study.methods)
+        try:
+            variant = study.variant(name)
+            _check_model(variant)
+            _check_methods(variant)
+        except UsageError as error:
+            text = str(error)
+            raise UsageError(
+                text if text.startswith("variants.") else f"variants.{name}: {text}"
+            ) from None
 
 
 def _check_shifts(study: Study) -> None:
@@ -353,11 +315,3 @@ def _check_methods(study: Study) -> None:
                 f'methods.{name}: keep = "best" or patience needs the method {REFERENCE} in the '
                 "study, whose model perturbs the validation data."
             )
-
-
-def _value(text: str) -> Any:
-    """Read a value as TOML would, and anything else as a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -17,7 +17,7 @@ from torch import nn
 
 from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import WEIGHTS
+from falconcal.layout import PLAIN, WEIGHTS
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
 from falconcal.studies import Study
@@ -73,7 +73,7 @@ class Search:
         places = {find_place(self.study, name).name for name in self.study.methods}
         spaces = {name: find_space(self.study, find_place(self.study, name)) for name in places}
         return {
-            **self.study.resolved(),
+            **self.study.variant(PLAIN).resolved(),
             "tuning": {**as_dict(self.tuning), "seed": self.seed},
             "search": {
                 name: {setting: values.plain() for setting, values in space.items()}

@@ -1,0 +1,273 @@
+"""Variants of a study: read, expanded to runs, run, taken up again, refused, reported."""
+
+import dataclasses
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import polars
+import pytest
+from typer.testing import CliRunner
+
+from falconcal.cli import app
+from falconcal.errors import UsageError, UserError
+from falconcal.layout import PLAIN, RunKey
+from falconcal.methods import Falcon
+from falconcal.report.evidence import gather_evidence
+from falconcal.report.results import load_results
+from falconcal.report.summary import make_summary
+from falconcal.studies import Study
+from falconcal.studies.runner import run_study, runs_of
+from falconcal.studies.store import Store
+from falconcal.studies.study import read_study
+from falconcal.studies.variants import write_out_sweeps
+from tests.test_studies import TEXT, Silent, everything
+
+SHORT = ["dropout.epochs=2", "falcon.epochs=2", "falcon.keep=last"]
+ALONE = '[variants.entropy_alone]\n"falcon.calibration_weight" = 0.0\n'
+SCALED = '[methods.scaled]\nmethod = "temperature"\nbase = "falcon"\n'
+SWEPT = '[sweeps]\n"falcon.entropy_weight" = [50.0, 0.5, 10]\n'
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning"),
+]
+
+
+def study(*tables: str, changes: tuple[str, ...] = (), smoke: bool = False) -> Study:
+    text = "\n".join([TEXT, *tables])
+    return read_study(text, "test", [*([] if smoke else SHORT), *changes], smoke=smoke)
+
+
+def expanded(found: Study, *arguments: list[str] | None) -> list[tuple[str, str]]:
+    return [(run.variant, run.method) for run in runs_of(found, *arguments)]
+
+
+def stored(directory: Path, run: RunKey, file: str = "settings.json") -> dict[str, object]:
+    values: dict[str, object] = json.loads((run.folder(directory) / file).read_text())
+    return values
+
+
+def test_a_variant_has_the_methods_that_it_changes() -> None:
+    """A base by name is changed too; seeds come outermost, and the plain variant first."""
+    found = study(SCALED, ALONE, changes=("seeds=2",))
+    assert found.variant("entropy_alone").method("falcon") == Falcon(
+        epochs=2, learning_rate=0.01, calibration_weight=0.0
+    )
+    once = [
+        (PLAIN, "dropout"), (PLAIN, "falcon"), (PLAIN, "scaled"),
+        ("entropy_alone", "falcon"), ("entropy_alone", "scaled"),
+    ]  # fmt: skip
+    assert expanded(found) == once * 2
+    assert [run.seed for run in runs_of(found)] == [0] * 5 + [1] * 5
+    assert expanded(found, ["falcon"], ["entropy_alone"])[:1] == [("entropy_alone", "falcon")]
+    assert expanded(found, None, [PLAIN])[:3] == once[:3]
+
+
+def test_batch_size_and_model_change_all_methods() -> None:
+    found = study('[variants.small]\nbatch_size = 7\n[variants.model]\nmodel = "mlp"\n')
+    assert found.variant("small").batch_size == 7
+    assert found.variant("model").model == "mlp"
+    assert expanded(found, None, ["small", "model"]) == [
+        ("small", "dropout"), ("small", "falcon"), ("model", "dropout"), ("model", "falcon"),
+    ]  # fmt: skip
+
+
+def test_a_sweep_is_a_variant_for_each_value_that_is_not_the_plain_one() -> None:
+    found = study(ALONE, SWEPT)
+    assert found.variants == {
+        "entropy_alone": {"falcon.calibration_weight": 0.0},
+        "entropy_weight=50": {"falcon.entropy_weight": 50.0},
+        "entropy_weight=0.5": {"falcon.entropy_weight": 0.5},
+        "entropy_weight=10": {"falcon.entropy_weight": 10},
+    }
+    assert Falcon().entropy_weight == 50
+    assert [name for name, _ in expanded(found)] == [
+        PLAIN, PLAIN, "entropy_alone", "entropy_weight=0.5", "entropy_weight=10",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sweep", "names"),
+    [
+        ('"falcon.gradient" = ["exact"]', ["gradient=exact"]),
+        ('"falcon.learning_rate" = [1e-5, 0.25]', ["learning_rate=1e-05", "learning_rate=0.25"]),
+        ('"falcon.directions" = [["sign", "gaussian"]]', ["directions=sign-gaussian"]),
+        ('"model.name" = ["some.module:Name"]', ["name=some.module-Name"]),
+        ('"falcon.share" = [0.5]\n"other.share" = [1]', ["falcon.share=0.5", "other.share=1"]),
+        ("falcon.share = [0.5]", ["share=0.5"]),
+        ('"methods.falcon.share" = [true]', ["share=true"]),
+    ],
+)  # fmt: skip
+def test_names_of_swept_variants_are_readable_and_fit_a_folder(
+    sweep: str, names: list[str]
+) -> None:
+    values = tomllib.loads(f"[sweeps]\n{sweep}")
+    write_out_sweeps(values, "test")
+    assert list(values["variants"]) == names
+    assert "sweeps" not in values
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ('[variants.a]\n"falcn.share" = 0.5', r"variants\.a: falcn\.share: .* mean 'falcon'"),
+        ('[variants.a]\n"falcon.shar" = 0.5', r"variants\.a: Falcon: .*mean 'share'"),
+        ('[variants.a]\n"falcon.share" = 2.0', r"variants\.a: .*share.* less than or equal to 1"),
+        ('[variants.a]\n"falcon.seed" = 2', r"variants\.a: methods.falcon: seed is set by the run"),
+        ('[variants.a]\nshifts = ["shear"]', r"variants\.a: shifts cannot differ"),
+        ('[variants.a]\n"dataset.count" = 3', r"variants\.a: dataset\.count cannot differ"),
+        ('[variants.a]\n"tuning.epochs" = 3', r"variants\.a: tuning\.epochs cannot differ"),
+        ('[variants.a]\nmodel = "lenett"', r"variants\.a: .*mean 'lenet'"),
+        ('[variants.a]\n"scaled.base.epochs" = 3', r"variants\.a: .*no table of its own"),
+        ("[variants.default]\nbatch_size = 3", r"variants\.default .* choose another name"),
+        ('[variants."a/b"]\nbatch_size = 3', "variants"),
+        ("[variants]\na = 3", r"\[variants\.a\]: expected a table, got 3"),
+        ('[sweeps]\n"falcon.share" = 0.5', r"falcon\.share: expected a list of values, got 0\.5"),
+        ('[sweeps]\n"falcon.share" = []', r"expected a list of values, got \[\]"),
+        ('[sweeps]\n"falcon.share" = [0.5, 0.5]', "two variants are called 'share=0.5'"),
+        ('[sweeps]\n"falcon.share" = [0.5, 3]', r"variants\.share=3: .*less than or equal to 1"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variant_is_refused_before_anything_runs(tables: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        study(SCALED, tables)
+
+
+def test_a_smoke_run_makes_variants_small_too() -> None:
+    tables = (
+        '[smoke]\n"falcon.share" = 0.5\n[sweeps]\n"falcon.epochs" = [7]\n"falcon.share" = [0.7]\n'
+    )
+    small = study(ALONE, tables, smoke=True)
+    assert small.variants == {
+        "entropy_alone": {"falcon.calibration_weight": 0.0}, "epochs=7": {}, "share=0.7": {},
+    }  # fmt: skip
+    alone = small.variant("entropy_alone").method("falcon")
+    assert (alone.epochs, alone.share, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of three methods, with a variant, run with one seed."""
+    directory = tmp_path_factory.mktemp("variants")
+    run_study(study(SCALED, ALONE), directory, Silent())
+    return directory
+
+
+def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> None:
+    alone, plain = RunKey("entropy_alone", "falcon", 0), RunKey(PLAIN, "falcon", 0)
+    assert Store(folder).runs() == sorted(runs_of(study(SCALED, ALONE)))
+    assert stored(folder, alone)["variant"] == "entropy_alone"
+    weights = [
+        stored(folder, run)["settings"]["calibration_weight"]  # type: ignore[index]
+        for run in (alone, plain)
+    ]
+    assert weights == [0.0, 0.02]
+    assert "variants" not in stored(folder, plain)["study"]  # type: ignore[operator]
+    expected = {"entropy_alone": {"falcon.calibration_weight": 0.0}}
+    assert json.loads((folder / "study.json").read_text())["variants"] == expected
+    rows = polars.read_parquet(folder / "rows.parquet")
+    assert set(rows.filter(method="falcon")["variant"]) == {PLAIN, "entropy_alone"}
+
+
+def test_a_variant_gives_what_a_study_with_its_settings_gives(folder: Path, tmp_path: Path) -> None:
+    run_study(study(changes=("falcon.calibration_weight=0.0",)), tmp_path, Silent(), ["falcon"])
+    alone = RunKey("entropy_alone", "falcon", 0).folder(folder)
+    same = RunKey(PLAIN, "falcon", 0).folder(tmp_path)
+    scores = [polars.read_parquet(run / "scores.parquet") for run in (alone, same)]
+    assert scores[0].equals(scores[1])
+    other = polars.read_parquet(RunKey(PLAIN, "falcon", 0).folder(folder) / "scores.parquet")
+    assert not scores[0].equals(other)
+
+
+def test_a_recalibrator_takes_the_run_of_its_own_variant(folder: Path) -> None:
+    taken = {
+        run.variant: stored(folder, run, "run.json")["base"]
+        for run in Store(folder).runs()
+        if run.method == "scaled"
+    }
+    assert taken == {
+        PLAIN: "falcon, seed 0",
+        "entropy_alone": "falcon (entropy_alone), seed 0",
+    }
+
+
+def test_a_recalibrator_whose_variant_leaves_the_base_alone_takes_the_plain_run(
+    tmp_path: Path,
+) -> None:
+    tables = '[variants.binned]\n"scaled.method" = "histogram"\n'
+    found = study(SCALED, tables)
+    assert expanded(found, None, ["binned"]) == [("binned", "scaled")]
+    run_study(found, tmp_path, Silent(), ["falcon", "scaled"])
+    run = RunKey("binned", "scaled", 0)
+    assert stored(tmp_path, run, "run.json")["base"] == "falcon, seed 0"
+
+
+def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "out")
+    progress = Silent()
+    run_study(
+        study(SCALED, ALONE, SWEPT),
+        tmp_path / "out",
+        progress,
+        ["falcon"],
+        [PLAIN, "entropy_weight=10"],
+    )
+    assert progress.begun == [RunKey("entropy_weight=10", "falcon", 0)]
+    kept = json.loads((tmp_path / "out" / "study.json").read_text())["variants"]
+    assert list(kept)[:2] == ["entropy_alone", "entropy_weight=50"]
+    run_study(study(SCALED), tmp_path / "out", Silent())  # without variants: they stay
+    assert json.loads((tmp_path / "out" / "study.json").read_text())["variants"] == kept
+    before = everything(tmp_path / "out")
+    changed = ALONE.replace("0.0", "0.01")
+    with pytest.raises(UserError, match=r"entropy_alone\.falcon.*: 0\.0 there, 0\.01 now"):
+        run_study(study(SCALED, changed), tmp_path / "out", Silent())
+    assert everything(tmp_path / "out") == before
+
+
+def test_the_report_has_a_series_for_each_variant(folder: Path) -> None:
+    results = load_results(folder)
+    assert results.series == (
+        "dropout", "falcon", "falcon (entropy_alone)", "scaled", "scaled (entropy_alone)",
+    )  # fmt: skip
+    summary = make_summary(results)
+    assert summary["series"].to_list() == list(results.series)
+    assert summary["variant"].to_list()[1:3] == [PLAIN, "entropy_alone"]
+
+
+def test_variants_are_compared_in_pairs_of_the_same_examples(folder: Path) -> None:
+    results = load_results(folder)
+    rows = results.rows.filter(method="falcon")
+    runs = tuple(run for run in results.runs if run.key.method == "falcon")
+    evidence = gather_evidence(dataclasses.replace(results, rows=rows, runs=runs))
+    (pair,) = evidence.table.filter(kind="difference", figure="mean_micro_ece").to_dicts()
+    assert (pair["first"], pair["second"]) == ("falcon", "falcon (entropy_alone)")
+    micro = rows.filter(metric="micro_ece").filter(polars.col("shift").is_in(["shear", "xshift"]))
+    means = dict(micro.group_by("series").agg(polars.col("value").mean()).rows())
+    difference = means["falcon"] - means["falcon (entropy_alone)"]
+    assert pair["value"] == pytest.approx(difference, abs=1e-6)
+    assert pair["low"] <= pair["value"] <= pair["high"]
+
+
+def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stripes.toml").write_text(f"{TEXT}\n{ALONE}")
+    command = ["run", "stripes.toml", "--smoke", "--variants"]
+    outcome = CliRunner().invoke(app, [*command, "entropy_alone"])
+    assert outcome.exit_code == 0, outcome.output
+    found = Store(tmp_path / "runs" / "smoke" / "stripes").runs()
+    assert found == [RunKey("entropy_alone", "falcon", 0)]
+    wrong = CliRunner().invoke(app, [*command, "entropy"])
+    assert wrong.exit_code != 0
+    none = CliRunner().invoke(app, [*command, "entropy_alone", "--methods", "dropout"])
+    assert "nothing to run" in str(none.exception)
+
+
+def test_tuning_ignores_variants() -> None:
+    pytest.importorskip("optuna")
+    from falconcal.tuning.search import Search
+
+    plain, with_them = (
+        Search(found, "falcon", 1, Path("nowhere"), None, 0) for found in (study(), study(ALONE))
+    )
+    assert plain.identity() == with_them.identity()
