@@ -15,7 +15,7 @@ from falconcal.errors import UsageError
 from falconcal.layout import PLAIN, RunKey
 from falconcal.saving import load
 from falconcal.studies import STUDIES, find_study
-from falconcal.studies.runner import dataset_of, run_study
+from falconcal.studies.runner import dataset_of, run_study, runs_of
 from falconcal.studies.study import read_study
 from tests.made_data import write_imagenet
 from tests.stripes import load_stripes
@@ -42,6 +42,7 @@ def test_every_study_runs_end_to_end_at_its_smoke_size(name: str, tmp_path: Path
     run_study(study, tmp_path / "out", Silent())
     rows = polars.read_parquet(tmp_path / "out" / "rows.parquet")
     assert set(rows["method"]) == set(study.methods)
+    assert set(rows["variant"]) == {run.variant for run in runs_of(study)}
     assert {*study.shifts, *study.selection_shifts, *study.outliers} <= set(rows["shift"])
     assert rows.filter(metric="confidence")["value"].is_between(0, 1).all()
     assert study.examples is not None

@@ -17,7 +17,7 @@ from falconcal.methods import Falcon
 from falconcal.report.evidence import gather_evidence
 from falconcal.report.results import load_results
 from falconcal.report.summary import make_summary
-from falconcal.studies import Study
+from falconcal.studies import Study, find_study
 from falconcal.studies.runner import run_study, runs_of
 from falconcal.studies.store import Store
 from falconcal.studies.study import read_study
@@ -144,6 +144,33 @@ def test_a_smoke_run_makes_variants_small_too() -> None:
     }  # fmt: skip
     alone = small.variant("entropy_alone").method("falcon")
     assert (alone.epochs, alone.share, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
+
+
+def test_the_ablation_leaves_out_each_term_and_both() -> None:
+    ablation = find_study("mnist_ablation")
+    weights = {
+        name: (falcon.entropy_weight, falcon.calibration_weight)  # type: ignore[attr-defined]
+        for name in (PLAIN, *ablation.variants)
+        for falcon in [ablation.variant(name).method("falcon")]
+    }
+    assert list(weights.values()) == [(50, 0.02), (0, 0.02), (50, 0), (0, 0)]
+    assert len(runs_of(ablation)) == 5
+
+
+def test_the_sensitivity_study_spans_the_papers_ranges_around_one_plain_run() -> None:
+    ranges = {"calibration_weight": [0.0005, 0.03], "entropy_weight": [10, 100]}
+    study = find_study("mnist_sensitivity")
+    plain = study.method("falcon")
+    for setting, ends in ranges.items():
+        swept = [
+            changes[f"falcon.{setting}"]
+            for changes in study.variants.values()
+            if f"falcon.{setting}" in changes
+        ]
+        assert [min(swept), max(swept)] == ends
+        assert getattr(plain, setting) in swept
+    assert (plain.entropy_weight, plain.calibration_weight) == (50, 0.02)  # type: ignore[attr-defined]
+    assert len(runs_of(study)) == len(study.variants) - 1  # two stand for the plain run
 
 
 @pytest.fixture(scope="module")
