@@ -6,7 +6,8 @@ DIR/runs/VARIANT/METHOD/seed-N/
 DIR/checkpoints/            of runs that are not complete, gone once they are
 DIR/reference/              the model against which validation data was perturbed, if any
 DIR/examples/SHIFT.png      what the shifts look like
-DIR/rows.parquet  comparisons.parquet  summary.md  summary.json  report.html  figures/*.svg
+DIR/rows.parquet  rows.csv  comparisons.parquet  summary.md  summary.json  report.html
+DIR/figures/*.svg
 DIR/paper/tables.tex, tables.md  for a paper, when asked for
 """
 

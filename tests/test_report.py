@@ -18,8 +18,9 @@ from falconcal.metrics import BINS, reliability_curve
 from falconcal.predictions import Scores
 from falconcal.report import page as page_module
 from falconcal.report import summary_table, write_report
+from falconcal.report.cells import bin_of
 from falconcal.report.charts import file_names
-from falconcal.report.curves import bin_of, reliability_bins
+from falconcal.report.curves import reliability_bins
 from falconcal.report.results import load_results
 
 TESTED, CHOSEN_ON = ("rotation", "noise", "zoom"), ("contrast",)
@@ -256,7 +257,7 @@ def test_page_loads_nothing(written: Path) -> None:
 
 def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
-    found = re.findall(r'(?s)<script type="application/json"[^>]*>(.*?)</script>', text)
+    found = re.findall(r'(?s)<script type="application/json" data-chart[^>]*>(.*?)</script>', text)
     specifications = [json.loads(specification) for specification in found]
     assert len(specifications) == 9
     for specification in specifications:

@@ -12,6 +12,7 @@ from falconcal.report.machine import summary_json
 from falconcal.report.page import render, sections
 from falconcal.report.paper import write_paper
 from falconcal.report.results import load_results
+from falconcal.report.rows import rows_csv
 from falconcal.report.summary import make_summary, markdown, summary_cells
 
 __all__ = ["headline", "summary_table", "write_paper", "write_report"]
@@ -27,6 +28,7 @@ def write_report(directory: Path) -> Path:
     parts = sections(results, evidence)
     figures = [figure for part in parts for figure in part.figures]
     files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
+    files["rows.csv"] = rows_csv(results)
     files["summary.md"] = markdown(results, summary, evidence)
     files["summary.json"] = summary_json(results, summary, evidence)
     files["report.html"] = render(results, summary, evidence, parts)

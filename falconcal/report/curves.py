@@ -2,10 +2,10 @@
 
 import polars
 
-from falconcal.bins import EDGE_TOLERANCE
 from falconcal.evaluation import CLEAN
 from falconcal.metrics import BINS
-from falconcal.report.results import Results, Run, open_scores, reading
+from falconcal.report.cells import CELLS, confidence_cells
+from falconcal.report.results import Results
 
 MEAN = "mean of tested shifts"
 
@@ -54,7 +54,8 @@ def reliability_bins(results: Results) -> polars.DataFrame:
     A shift holds all its levels, the clean one included, as the micro-averaged ECE does. Shifts
     with examples of no known class have no accuracy and are left out.
     """
-    sums = polars.concat([_sums_of(run) for run in results.runs])
+    bins = (polars.col("cell") * BINS // CELLS).alias("bin")
+    sums = confidence_cells(results).with_columns(bins)
     known = sums.filter(~(polars.col("lowest_label") < 0).any().over("shift"))
     clean = known.filter(polars.col("shift") == CLEAN)
     shifts = [shift for shift in results.shifts if shift in known["shift"]]
@@ -72,35 +73,12 @@ def reliability_bins(results: Results) -> polars.DataFrame:
     )
 
 
-def bin_of(confidence: polars.Expr, bins: int = BINS) -> polars.Expr:
-    """Return ``falconcal.bins.bin_index`` as an expression, for scores that stay on disk."""
-    upper = ((confidence.cast(polars.Float64) - EDGE_TOLERANCE) * bins).ceil()
-    return (upper.cast(polars.Int64) - 1).clip(0, bins - 1)
-
-
 def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
     value = polars.col("value").fill_nan(None)  # JSON has no NaN; a figure leaves a gap
     means = rows.group_by(keys, maintain_order=True).agg(
         value.mean().alias("mean"), value.min().alias("low"), value.max().alias("high")
     )
     return means.sort(keys[-1], maintain_order=True)
-
-
-def _sums_of(run: Run) -> polars.DataFrame:
-    sums = (
-        open_scores(run)
-        .select(polars.col("shift").cast(polars.String), "label", "confidence", "correct")
-        .group_by("shift", bin_of(polars.col("confidence")).alias("bin"))
-        .agg(
-            polars.len().cast(polars.Int64).alias("counts"),
-            polars.col("confidence").sum().alias("confidence_sum"),
-            polars.col("correct").cast(polars.Int64).sum().alias("hits"),
-            polars.col("label").min().cast(polars.Int64).alias("lowest_label"),
-        )
-        .select(polars.lit(run.series).alias("series"), polars.all())
-    )
-    with reading(run.scores_file):
-        return sums.collect(engine="streaming")
 
 
 def _with_clean(sums: polars.DataFrame, clean: polars.DataFrame, shift: str) -> polars.DataFrame:

@@ -25,6 +25,7 @@ from falconcal.report.charts import (
 from falconcal.report.columns import HEADLINE, SELECTION
 from falconcal.report.curves import MEAN
 from falconcal.report.evidence import Evidence
+from falconcal.report.explorer import explorer_data
 from falconcal.report.matrix import matrix_figures
 from falconcal.report.outliers import FIGURES as OUTLIER_FIGURES
 from falconcal.report.outliers import OUTLIERS_NOTE, outlier_figures, outlier_tables
@@ -32,6 +33,7 @@ from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
 from falconcal.report.published import NOTE as PUBLISHED_NOTE
 from falconcal.report.published import paper_cells
 from falconcal.report.results import Results, Run
+from falconcal.report.rows import summary_csv
 from falconcal.report.summary import (
     SELECTION_NOTE,
     seeds_note,
@@ -124,6 +126,8 @@ def render(
         settings={series: _settings(results, series) for series in results.series},
         common_record=_common(run.record for run in results.runs),
         record_table=_record_table(results.runs),
+        explorer=explorer_data(results),
+        rows_csv=summary_csv(results),
     )
 
 
