@@ -258,20 +258,25 @@ def tune(
 
 
 @app.command(
-    epilog="Examples:\n\nfalconcal report runs/digits\n\nfalconcal report runs/digits --paper"
+    epilog="Examples:\n\n"
+    "falconcal report runs/digits\n\n"
+    "falconcal report runs/digits --paper --figures svg,png,pdf"
 )
 def report(
     directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
     paper: Annotated[
         bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
     ] = False,
+    figures: Annotated[
+        str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
+    ] = "svg",
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
     from falconcal.report import write_paper, write_report
 
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
-    page = write_report(directory)
+    page = write_report(directory, [name.strip() for name in figures.split(",") if name.strip()])
     show_summary(directory)
     say(f"Report: {page}")
     for file in write_paper(directory) if paper else ():

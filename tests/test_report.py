@@ -209,12 +209,16 @@ def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert {file.name for file in (written / "figures").iterdir()} == {
         "accuracy-by-level.svg",
         "confidence-by-level.svg",
+        "confidence-distributions.svg",
+        "cost-against-calibration.svg",
         "ece-by-level.svg",
         "entropy-by-level.svg",
         "method-against-method.svg",
         "micro-ece-by-shift.svg",
+        "nll-by-level.svg",
         "reliability-dropout.svg",
         "reliability-falcon.svg",
+        "training-cost.svg",
         "training-history.svg",
     }
     summary = (written / "summary.md").read_text()
@@ -259,7 +263,7 @@ def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
     found = re.findall(r'(?s)<script type="application/json" data-chart[^>]*>(.*?)</script>', text)
     specifications = [json.loads(specification) for specification in found]
-    assert len(specifications) == 9
+    assert len(specifications) == 13
     for specification in specifications:
         (values,) = specification["datasets"].values()
         assert 0 < len(values) < 200

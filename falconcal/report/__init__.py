@@ -1,15 +1,18 @@
 """The report: a pure function of what a study stored. No other stage knows that it exists."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars
 
-from falconcal.files import write_bytes, write_text
+from falconcal.errors import unknown
+from falconcal.files import write_bytes
 from falconcal.report.columns import HEADLINE
 from falconcal.report.evidence import gather_evidence
 from falconcal.report.machine import summary_json
 from falconcal.report.page import render, sections
+from falconcal.report.panels import FORMATS
 from falconcal.report.paper import write_paper
 from falconcal.report.results import load_results
 from falconcal.report.rows import rows_csv
@@ -18,23 +21,29 @@ from falconcal.report.summary import make_summary, markdown, summary_cells
 __all__ = ["headline", "summary_table", "write_paper", "write_report"]
 
 
-def write_report(directory: Path) -> Path:
+def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
     """Write the summary, the figures, the comparisons and the page; return the page.
 
-    All is made before anything is written, so a failure leaves an older report as it was.
+    Each figure is a file of its own in every format: svg, png, pdf. All is made before anything is
+    written, so a failure leaves an older report as it was.
     """
+    endings = _known(formats)
     results = load_results(directory)
     summary, evidence = make_summary(results), gather_evidence(results)
     parts = sections(results, evidence)
-    figures = [figure for part in parts for figure in part.figures]
-    files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
-    files["rows.csv"] = rows_csv(results)
-    files["summary.md"] = markdown(results, summary, evidence)
-    files["summary.json"] = summary_json(results, summary, evidence)
-    files["report.html"] = render(results, summary, evidence, parts)
-    write_bytes(directory / "comparisons.parquet", _parquet(evidence.table))
-    for name, text in files.items():
-        write_text(directory / name, text)
+    files = {
+        f"figures/{name}": content
+        for part in parts
+        for figure in part.figures
+        for name, content in figure.files(endings).items()
+    }
+    files["rows.csv"] = rows_csv(results).encode()
+    files["summary.md"] = markdown(results, summary, evidence).encode()
+    files["summary.json"] = summary_json(results, summary, evidence).encode()
+    files["comparisons.parquet"] = _parquet(evidence.table)
+    files["report.html"] = render(results, summary, evidence, parts).encode()
+    for name, content in files.items():
+        write_bytes(directory / name, content)
     return directory / "report.html"
 
 
@@ -50,6 +59,14 @@ def summary_table(directory: Path) -> polars.DataFrame:
 def headline(directory: Path) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of the headline table as text."""
     return summary_cells(summary_table(directory), HEADLINE)
+
+
+def _known(formats: Iterable[str]) -> list[str]:
+    endings = list(dict.fromkeys(formats))
+    for ending in endings:
+        if ending not in FORMATS:
+            raise unknown("format of figures", ending, FORMATS)
+    return endings
 
 
 def _parquet(table: polars.DataFrame) -> bytes:

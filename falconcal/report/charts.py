@@ -4,7 +4,7 @@ Every chart is small multiples of one panel. Data are aggregates, written into t
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import altair
@@ -38,6 +38,7 @@ from falconcal.report.theme import COLOURS, SHAPES, cycled
 
 LEVELS = "Level 0 is the clean data."
 SEEDS = "Lines are means over seeds, bands the range of the seeds."
+LOGARITHMIC_TICKS = [0, 1, 3, 10, 30, 100, 300, 1000]
 GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
 
 
@@ -51,6 +52,7 @@ class Quantity:
     style: str = ".3f"
     axis_style: str = "~g"
     domain: tuple[float, float] | None = None
+    logarithmic: bool = False  # far from 0
 
 
 ECE = Quantity("ece", "ECE", "ECE at each level of each shift. Lower is better.")
@@ -75,6 +77,13 @@ ENTROPY = Quantity(
     "mean entropy in nats",
     "Mean entropy of the predicted distribution: it should rise as a shift takes information away.",
 )
+NLL = Quantity(
+    "nll",
+    "mean NLL in nats",
+    "Mean negative log-likelihood of the true class: low where a model is right and sure, high "
+    "where it is wrong and sure. Lower is better. The scale is logarithmic above 1.",
+    logarithmic=True,
+)
 
 
 def pooled_figure(results: Results) -> Figure:
@@ -98,23 +107,28 @@ def pooled_figure(results: Results) -> Figure:
 
 def level_figure(results: Results, quantity: Quantity) -> Figure:
     """A metric by level, one panel a shift, one line a series."""
-    table = marked(results, level_curves(results, quantity.metric))
-    scale = altair.Scale(domain=quantity.domain) if quantity.domain else altair.Scale(zero=True)
-    drawn = lines(
-        results,
-        altair.X("level:Q", title="level", axis=whole_numbers()),
-        altair.Y("mean:Q", scale=scale, axis=altair.Axis(format=quantity.axis_style, tickCount=4)),
-        quantity.words,
-        tooltip(["series", "shift", "level"], quantity.words, quantity.style),
-    )
-    panel = layered([tint(), *drawn], table)
-    chart = grid(panel, "shift", _chosen_on(results, results.shifts))
     return Figure(
         f"{quantity.metric}-by-level",
         f"{quantity.caption} {LEVELS} {SEEDS}",
-        chart,
+        level_chart(results, quantity, results.series),
         legend_width(results),
     )
+
+
+def level_chart(results: Results, quantity: Quantity, shown: Sequence[str]) -> altair.FacetChart:
+    """Return the chart of a metric by level, of the series that are shown."""
+    curves = level_curves(results, quantity.metric)
+    table = marked(results, curves.filter(polars.col("series").is_in(shown)))
+    drawn = lines(
+        results,
+        altair.X("level:Q", title="level", axis=whole_numbers()),
+        altair.Y("mean:Q", scale=_scale(quantity), axis=_axis(quantity)),
+        quantity.words,
+        tooltip(["series", "shift", "level"], quantity.words, quantity.style),
+        shown,
+    )
+    panel = layered([tint(), *drawn], table)
+    return grid(panel, "shift", _chosen_on(results, results.shifts))
 
 
 def history_figures(results: Results) -> list[Figure]:
@@ -162,6 +176,18 @@ def file_names(labels: Iterable[str]) -> dict[str, str]:
             name += "-again"
         names[label] = name
     return names
+
+
+def _scale(quantity: Quantity) -> altair.Scale:
+    if quantity.logarithmic:  # one method that rules a class out would hide all others
+        return altair.Scale(type="symlog", constant=1, zero=True)
+    return altair.Scale(domain=quantity.domain) if quantity.domain else altair.Scale(zero=True)
+
+
+def _axis(quantity: Quantity) -> altair.Axis:
+    if quantity.logarithmic:
+        return altair.Axis(values=LOGARITHMIC_TICKS, labelExpr="datum.value")
+    return altair.Axis(format=quantity.axis_style, tickCount=4)
 
 
 def _chosen_on(results: Results, shifts: Iterable[str]) -> dict[str, bool]:

@@ -131,7 +131,7 @@ def reference_of(results: Results) -> str:
 
 def paper_tests(results: Results) -> tuple[PaperTest, ...]:
     """Return the tests of the paper for which the study has data; a new one is a new entry."""
-    lost = _lost_rungs(results)
+    lost = lost_rungs(results)
     shifts = ", ".join(shift for shift, _ in lost)
     strong = tuple(rung for rung in _rungs(results) if rung[1] in STRONG_LEVELS)
     tests = (
@@ -165,6 +165,17 @@ def paper_tests(results: Results) -> tuple[PaperTest, ...]:
     return tuple(test for test in tests if test.rungs and len(results.series) > 1)
 
 
+def lost_rungs(results: Results) -> tuple[Rung, ...]:
+    """Return the last levels at which the mean accuracy of all runs is near random."""
+    last = dict(_rungs(results))  # the highest of each shift stands last
+    accuracy = results.rows.filter(metric="accuracy").group_by("shift", "level")
+    means = {
+        (shift, level): mean
+        for shift, level, mean in accuracy.agg(polars.col("value").mean()).rows()
+    }
+    return tuple(rung for rung in last.items() if means.get(rung, 1.0) < NEAR_RANDOM)
+
+
 def _outlier_test(name: str) -> PaperTest:
     """Return the paper's test on Fashion-MNIST, for whatever outliers the study has."""
     return PaperTest(
@@ -188,17 +199,6 @@ def _rungs(results: Results) -> list[Rung]:
         for level in range(1, highest + 1)
         if (shift, level) in levels
     ]
-
-
-def _lost_rungs(results: Results) -> tuple[Rung, ...]:
-    """Return the last levels at which the mean accuracy of all runs is near random."""
-    last = dict(_rungs(results))  # the highest of each shift stands last
-    accuracy = results.rows.filter(metric="accuracy").group_by("shift", "level")
-    means = {
-        (shift, level): mean
-        for shift, level, mean in accuracy.agg(polars.col("value").mean()).rows()
-    }
-    return tuple(rung for rung in last.items() if means.get(rung, 1.0) < NEAR_RANDOM)
 
 
 def _measure(

@@ -7,7 +7,7 @@ from falconcal.evaluation import CLEAN, OUTSIDE
 from falconcal.report.columns import NOTHING, Column
 from falconcal.report.evidence import Evidence
 from falconcal.report.panels import Figure, colour, grid, layered, legend_width, whole_numbers
-from falconcal.report.results import Results, Run, open_scores, reading
+from falconcal.report.results import Results, Run, class_count, open_scores, reading
 from falconcal.report.theme import COLOURS, INK, SHAPES, cycled
 from falconcal.report.verdicts import Verdicts
 
@@ -139,14 +139,10 @@ def confidence_shares(results: Results) -> polars.DataFrame:
 def confidence_of_classes(results: Results) -> polars.DataFrame:
     """Return series, set, predicted class, its mean confidence and examples, and 1 / C."""
     counts = _counted(results, list(results.outliers), polars.col("prediction").alias("class"))
-    run = results.runs[0]
-    with reading(run.scores_file):
-        highest = open_scores(run).select(polars.max_horizontal("label", "prediction").max())
-        classes = int(highest.collect().item()) + 1
     first = polars.int_range(polars.len()).over("set") == 0
     return counts.with_columns(
         (polars.col("sum") / polars.col("examples")).alias("confidence"),
-        polars.lit(1 / classes).alias("even"),
+        polars.lit(1 / class_count(results)).alias("even"),
         first.alias("first"),
     ).sort("class", maintain_order=True)
 

@@ -17,13 +17,22 @@ from falconcal.report.charts import (
     CONFIDENCE,
     ECE,
     ENTROPY,
+    NLL,
     history_figures,
     level_figure,
     pooled_figure,
     reliability_figures,
 )
 from falconcal.report.columns import HEADLINE, SELECTION
+from falconcal.report.cost_charts import cost_figures
+from falconcal.report.costs import cost_tables, costs_of
 from falconcal.report.curves import MEAN
+from falconcal.report.distributions import (
+    distribution_figure,
+    distribution_note,
+    distribution_tables,
+    distributions,
+)
 from falconcal.report.evidence import Evidence
 from falconcal.report.explorer import explorer_data
 from falconcal.report.matrix import matrix_figures
@@ -32,6 +41,7 @@ from falconcal.report.outliers import OUTLIERS_NOTE, outlier_figures, outlier_ta
 from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
 from falconcal.report.published import NOTE as PUBLISHED_NOTE
 from falconcal.report.published import paper_cells
+from falconcal.report.recalibration import recalibration_figures
 from falconcal.report.results import Results, Run
 from falconcal.report.rows import summary_csv
 from falconcal.report.summary import (
@@ -86,11 +96,18 @@ def sections(results: Results, evidence: Evidence) -> list[Section]:
         Section("accuracy", "Accuracy by level", [level_figure(results, ACCURACY)]),
         Section(
             "certainty",
-            "Confidence and entropy by level",
-            [level_figure(results, CONFIDENCE), level_figure(results, ENTROPY)],
+            "Confidence, entropy and likelihood by level",
+            [level_figure(results, quantity) for quantity in (CONFIDENCE, ENTROPY, NLL)],
+        ),
+        Section("recalibration", "After recalibration", recalibration_figures(results)),
+        Section(
+            "outside",
+            "In domain and truly out of distribution",
+            [distribution_figure(results, distributions(results))],
         ),
         Section("outliers", "Outliers", outlier_figures(results)),
         Section("reliability", "Reliability diagrams", reliability_figures(results)),
+        Section("cost", "Cost", cost_figures(results, evidence, costs_of(results))),
         Section("history", "Training", history_figures(results)),
     ]
 
@@ -122,6 +139,9 @@ def render(
         outlier_tables=outlier_tables(results, evidence),
         outliers_note=OUTLIERS_NOTE,
         outlier_columns=OUTLIER_FIGURES,
+        distribution_tables=distribution_tables(results, distributions(results)),
+        distribution_note=distribution_note(results),
+        cost_tables=cost_tables(results, costs_of(results)),
         study={name: value for name, value in results.study.items() if name != "methods"},
         settings={series: _settings(results, series) for series in results.series},
         common_record=_common(run.record for run in results.runs),

@@ -1,6 +1,7 @@
 """What the figures are made of: panels in a grid, lines with bands, marks on chosen shifts."""
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from falconcal.report.theme import COLOURS, CONFIG, DASHES, INK, cycled
 VEGA_LITE = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 CHOSEN_ON = "used to choose settings"
 WIDTH, HEIGHT, COLUMNS = 170, 120, 4
+FILE_WIDTH = COLUMNS * (WIDTH + 30)  # about, with the room that axes take
 HOVER_SIZE = 90  # of the unseen marks that answer the pointer
 DIGITS = 6  # enough for any figure, and a page half the size
 
@@ -43,14 +45,25 @@ class Figure:
 
     def svg(self) -> str:
         """Return the chart as it stands in a file of its own, on white."""
-        return vl_convert.vegalite_to_svg(self._on_white(), vl_version=VEGA_LITE)
+        specification = self.specification()
+        specification["background"] = "white"
+        # a page knows its width, a file has that of its panels
+        columns = max(1, FILE_WIDTH // self.legend_width)
+        legend = {**CONFIG["legend"], "columns": columns}
+        specification["config"] = {**CONFIG, "legend": legend}
+        return vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE)
 
-    def png(self) -> bytes:
-        """Return the same as pixels, twice as many as a screen of old has."""
-        return vl_convert.vegalite_to_png(self._on_white(), vl_version=VEGA_LITE, scale=2)
+    def files(self, formats: Iterable[str]) -> dict[str, bytes]:
+        """Return the chart in each of the formats, by file name, all from one drawing."""
+        drawing = self.svg()
+        return {f"{self.name}.{ending}": FORMATS[ending](drawing) for ending in formats}
 
-    def _on_white(self) -> dict[str, Any]:
-        return {**self.specification(), "background": "white"}
+
+FORMATS: dict[str, Callable[[str], bytes]] = {
+    "svg": lambda drawing: drawing.encode(),
+    "png": lambda drawing: vl_convert.svg_to_png(drawing, scale=2),
+    "pdf": vl_convert.svg_to_pdf,
+}
 
 
 def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.LayerChart:
@@ -75,12 +88,12 @@ def grid(
     return chart
 
 
-def colour(results: Results, symbol: str) -> altair.Color:
+def colour(results: Results, symbol: str, shown: Sequence[str] = ()) -> altair.Color:
     """Return the colours of the series, the same in every figure, and what the legend draws."""
     return altair.Color(
         "series:N",
         title=None,
-        legend=altair.Legend(symbolType=symbol),
+        legend=altair.Legend(symbolType=symbol, values=list(shown or results.series)),
         scale=altair.Scale(domain=list(results.series), range=cycled(COLOURS, len(results.series))),
     )
 
@@ -91,13 +104,17 @@ def lines(
     y: altair.Y,
     title: str,
     tooltip: list[altair.Tooltip],
+    shown: Sequence[str] = (),
 ) -> list[altair.Chart]:
     """Return a band from the lowest to the highest seed and a line of means, for every series."""
-    base = altair.Chart().encode(x=x, color=colour(results, "stroke"))
+    shown = shown or results.series
+    base = altair.Chart().encode(x=x, color=colour(results, "stroke", shown))
     # many bands over each other would hide the lines
-    opacity = 0.18 if len(results.series) <= 4 else 0.08
+    opacity = 0.18 if len(shown) <= 4 else 0.08
     band = base.mark_area(opacity=opacity).encode(y=altair.Y("low:Q", title=title), y2="high:Q")
-    line = base.mark_line(strokeWidth=1.8).encode(y=y.title(title), strokeDash=_dash(results))
+    line = base.mark_line(strokeWidth=1.8).encode(
+        y=y.title(title), strokeDash=_dash(results, shown)
+    )
     hover = base.mark_circle(size=HOVER_SIZE, opacity=0).encode(y=y, tooltip=tooltip)
     return [band, line, hover]
 
@@ -148,8 +165,8 @@ def _noted_label(order: dict[str, bool]) -> str:
     return f"indexof({noted}, datum.label) < 0 ? datum.label : [datum.label, '{CHOSEN_ON}']"
 
 
-def _dash(results: Results) -> altair.StrokeDash:
+def _dash(results: Results, shown: Sequence[str]) -> altair.StrokeDash:
     series = list(results.series)
     scale = altair.Scale(domain=series, range=cycled(DASHES, len(series)))
-    legend = altair.Legend(symbolType="stroke", symbolSize=400)
+    legend = altair.Legend(symbolType="stroke", symbolSize=400, values=list(shown))
     return altair.StrokeDash("series:N", title=None, scale=scale, legend=legend)

@@ -146,6 +146,14 @@ def open_scores(run: Run) -> polars.LazyFrame:
     return scores
 
 
+def class_count(results: Results) -> int:
+    """Return how many classes there are, from the highest that is true or predicted."""
+    run = results.runs[0]
+    with reading(run.scores_file):
+        highest = open_scores(run).select(polars.max_horizontal("label", "prediction").max())
+        return int(highest.collect().item()) + 1
+
+
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
     """Turn any failure to read a file into an error that names it and says what to do."""

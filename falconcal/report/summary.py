@@ -11,7 +11,9 @@ import polars
 
 from falconcal.evaluation import CLEAN
 from falconcal.report.columns import HEADLINE, NOTHING, SELECTION, Column
+from falconcal.report.costs import cost_tables, costs_of
 from falconcal.report.curves import MEAN, pooled_curves
+from falconcal.report.distributions import distribution_note, distribution_tables, distributions
 from falconcal.report.evidence import Evidence
 from falconcal.report.outliers import FIGURES as OUTLIER_FIGURES
 from falconcal.report.outliers import OUTLIERS_NOTE, outlier_tables
@@ -63,6 +65,9 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
         *_verdicts(evidence),
         "## Micro-averaged ECE of each tested shift",
         _shift_table(results, (*results.tested_shifts, MEAN)),
+        "## In domain and truly out of distribution",
+        _plain(distribution_note(results)),
+        *_tables(distribution_tables(results, distributions(results))),
     ]
     if results.outliers:
         parts += ["## Outliers", OUTLIERS_NOTE, *_tables(outlier_tables(results, evidence))]
@@ -74,6 +79,8 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
             markdown_table(*summary_cells(summary, SELECTION)),
             _shift_table(results, results.selection_shifts),
         ]
+    for table in cost_tables(results, costs_of(results)):
+        parts += ["## Cost", _plain(table.note), markdown_table(table.heading, table.rows)]
     return "\n\n".join(parts) + "\n"
 
 

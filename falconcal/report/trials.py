@@ -10,7 +10,7 @@ import polars
 import scipy.stats
 
 from falconcal.errors import UserError
-from falconcal.files import write_bytes, write_text
+from falconcal.files import write_bytes
 from falconcal.report.panels import Figure, grid, layered, whole_numbers
 from falconcal.report.theme import COLOURS
 from falconcal.tuning.choice import best_of, enough
@@ -33,8 +33,8 @@ def read_trials(directory: Path) -> list[Row]:
 def write_history(directory: Path) -> Path:
     """Draw the criterion of every trial, as SVG and PNG; return the SVG."""
     figure = history_figure(read_trials(directory))
-    write_text(directory / "history.svg", figure.svg())
-    write_bytes(directory / "history.png", figure.png())
+    for name, content in figure.files(("svg", "png")).items():
+        write_bytes(directory / name, content)
     return directory / "history.svg"
 
 
