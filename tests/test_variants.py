@@ -15,8 +15,9 @@ from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RunKey
 from falconcal.methods import Falcon
 from falconcal.report.evidence import gather_evidence
-from falconcal.report.results import load_results
+from falconcal.report.results import Results, load_results
 from falconcal.report.summary import make_summary
+from falconcal.report.variants import Sweep, find_sweeps, variant_figures
 from falconcal.studies import Study, find_study
 from falconcal.studies.runner import run_study, runs_of
 from falconcal.studies.store import Store
@@ -274,6 +275,90 @@ def test_variants_are_compared_in_pairs_of_the_same_examples(folder: Path) -> No
     difference = means["falcon"] - means["falcon (entropy_alone)"]
     assert pair["value"] == pytest.approx(difference, abs=1e-6)
     assert pair["low"] <= pair["value"] <= pair["high"]
+
+
+def test_named_variants_stand_side_by_side_in_a_figure(folder: Path) -> None:
+    (figure,) = variant_figures(load_results(folder))
+    assert figure.name == "variants"
+    chart = figure.specification()
+    (values,) = chart["datasets"].values()
+    rows = polars.read_parquet(folder / "rows.parquet").filter(method="falcon")
+    for variant, series in ((PLAIN, "falcon"), ("entropy_alone", "falcon (entropy_alone)")):
+        own = rows.filter(variant=variant)
+        shown = {row["panel"]: row["mean"] for row in values if row["series"] == series}
+        assert set(chart["facet"]["sort"]) == set(shown)
+        clean = own.filter(shift="clean", metric="accuracy")["value"].item()
+        pooled = own.filter(metric="micro_ece")
+        shear = pooled.filter(shift="shear")["value"].item()
+        xshift = pooled.filter(shift="xshift")["value"].item()
+        assert shown["clean accuracy"] == pytest.approx(clean, abs=1e-6)
+        assert shown["micro ECE, shear"] == pytest.approx(shear, abs=1e-6)
+        assert shown["micro ECE, mean"] == pytest.approx((shear + xshift) / 2, abs=1e-6)
+    assert "<svg" in figure.svg()
+
+
+def swept(results: Results) -> Results:
+    """Return results with three runs of FALCON along a sweep, their errors 1, 2 and 3 times one."""
+    (run,) = [run for run in results.runs if run.key == RunKey(PLAIN, "falcon", 0)]
+    rows, runs = [], []
+    for number, variant in enumerate(("share=0.1", PLAIN, "share=0.5"), start=1):
+        key = RunKey(variant, "falcon", 0)
+        error = polars.when(polars.col("metric").is_in(["accuracy"])).then(1).otherwise(number)
+        own = results.rows.filter(polars.col("series") == "falcon").with_columns(
+            polars.lit(variant).alias("variant"),
+            polars.col("value") * error,
+            series=polars.lit(key.series),
+        )
+        rows.append(own)
+        runs.append(dataclasses.replace(run, key=key))
+    variants = {"share=0.1": {"falcon.share": 0.1}, "share=0.5": {"falcon.share": 0.5}}
+    study = {**results.study, "variants": variants, "methods": {"falcon": {"share": 0.25}}}
+    return Results(results.directory, study, polars.concat(rows), tuple(runs))
+
+
+def test_a_sweep_is_a_line_over_its_range_with_the_plain_run_on_it(folder: Path) -> None:
+    results = swept(load_results(folder))
+    (figure,) = variant_figures(results)
+    assert figure.name == "sensitivity-falcon-share"
+    (values,) = figure.specification()["datasets"].values()
+    line = [row for row in values if row["panel"] == "micro ECE, shear"]
+    assert [(row["series"], row["value"], row["plain"]) for row in line] == [
+        ("falcon", 0.1, False), ("falcon", 0.25, True), ("falcon", 0.5, False),
+    ]  # fmt: skip
+    one = line[0]["mean"]
+    assert [row["mean"] / one for row in line] == pytest.approx([1, 2, 3], abs=1e-4)
+    largest = results.rows.filter(polars.col("metric") == "micro_ece", variant="share=0.1")
+    assert largest["shift"].n_unique() == 3  # contrast is among the panels too
+    moved = 2 * max(largest["value"].to_list())
+    assert f"moves by 0.0 points, the ECE of no shift by more than {moved:.3f}" in figure.caption
+    assert "<svg" in figure.svg()
+
+
+@pytest.mark.parametrize(
+    ("key", "plain"),
+    [
+        ("falcon.share", {PLAIN: 0.25}), ("methods.falcon.share", {PLAIN: 0.25}),
+        ("scaled.base.share", {PLAIN: 0.75}), ("batch_size", {PLAIN: 30.0}), ("model.hidden", {}),
+        ("falcon.gradient", {}), ("other.share", {}),
+    ],
+)  # fmt: skip
+def test_a_sweep_knows_the_value_of_the_study_itself(key: str, plain: dict[str, float]) -> None:
+    study = {
+        "batch_size": 30,
+        "model": "lenet",
+        "methods": {
+            "falcon": {"share": 0.25, "gradient": "shared"},
+            "scaled": {"base": {"share": 0.75}},
+        },
+        "variants": {"a": {key: 1}, "b": {key: 2}, "c": {key: "exact"}, "d": {key: 3, "x": 1}},
+    }
+    assert find_sweeps(study) == [Sweep(key, {**plain, "a": 1.0, "b": 2.0})]
+
+
+def test_a_study_without_variants_has_no_figure_of_them(folder: Path) -> None:
+    results = load_results(folder)
+    plain = {name: value for name, value in results.study.items() if name != "variants"}
+    assert variant_figures(dataclasses.replace(results, study=plain)) == []
 
 
 def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def level_curves(results: Results, metric: str) -> polars.DataFrame:
         polars.col("level").is_not_null(),
         polars.col("shift").is_in(results.shifts),
     )
-    return _over_seeds(rows, ["series", "shift", "level"])
+    return over_seeds(rows, ["series", "shift", "level"])
 
 
 def pooled_curves(results: Results, metric: str) -> polars.DataFrame:
@@ -34,7 +34,7 @@ def pooled_curves(results: Results, metric: str) -> polars.DataFrame:
     means = tested.group_by("series", "seed", maintain_order=True).agg(polars.col("value").mean())
     columns = ["series", "shift", "seed", "value"]
     means = means.with_columns(polars.lit(MEAN).alias("shift"))
-    return _over_seeds(
+    return over_seeds(
         polars.concat([means.select(columns), rows.select(columns)]), ["series", "shift"]
     )
 
@@ -45,7 +45,7 @@ def history_curves(results: Results) -> polars.DataFrame:
         run.history.select(polars.lit(run.series).alias("series"), "term", "epoch", "value")
         for run in results.runs
     ]
-    return _over_seeds(polars.concat(parts), ["series", "term", "epoch"])
+    return over_seeds(polars.concat(parts), ["series", "term", "epoch"])
 
 
 def reliability_bins(results: Results) -> polars.DataFrame:
@@ -73,7 +73,8 @@ def reliability_bins(results: Results) -> polars.DataFrame:
     )
 
 
-def _over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
+def over_seeds(rows: polars.DataFrame, keys: list[str]) -> polars.DataFrame:
+    """Return the mean, low and high over seeds of the values of each key."""
     value = polars.col("value").fill_nan(None)  # JSON has no NaN; a figure leaves a gap
     means = rows.group_by(keys, maintain_order=True).agg(
         value.mean().alias("mean"), value.min().alias("low"), value.max().alias("high")

@@ -50,6 +50,7 @@ from falconcal.report.summary import (
     shift_rows,
     summary_cells,
 )
+from falconcal.report.variants import variant_figures
 from falconcal.report.verdicts import (
     DIFFERENCES_NOTE,
     difference_tables,
@@ -91,6 +92,7 @@ def sections(results: Results, evidence: Evidence) -> list[Section]:
     """Return all figures in the order of the page."""
     return [
         Section("comparison", "Method against method", matrix_figures(results, evidence)),
+        Section("variants", "Variants", variant_figures(results)),
         Section("shifts", "Calibration of each shift", [pooled_figure(results)]),
         Section("ece", "Calibration by level", [level_figure(results, ECE)]),
         Section("accuracy", "Accuracy by level", [level_figure(results, ACCURACY)]),

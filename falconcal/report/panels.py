@@ -74,7 +74,7 @@ def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.Layer
 
 
 def grid(
-    panel: altair.LayerChart, field: str, order: dict[str, bool], height: int = HEIGHT
+    panel: altair.LayerChart, field: str, order: dict[str, bool], height: int | altair.Step = HEIGHT
 ) -> altair.FacetChart:
     """Return one panel for each value of a field, in order; True says it served to choose."""
     header = altair.Header(title=None)
