@@ -41,12 +41,12 @@ def ladder(seed: int = 0, sharpness: float = 1.0, examples: int = EXAMPLES) -> l
 
 def loop(levels: list[Scores], counts: numpy.ndarray, figure: str) -> list[float]:
     """The plain way: repeat what was drawn, at every level alike, and measure."""
-    function = FIGURES[figure]
-    found = []
-    for row in counts:
-        chosen = torch.repeat_interleave(torch.arange(len(row)), torch.from_numpy(row).long())
-        found.append(function([level.take(chosen) for level in levels]))
-    return found
+    return [FIGURES[figure](_taken(levels, row)) for row in counts]
+
+
+def _taken(levels: list[Scores], row: numpy.ndarray) -> list[Scores]:
+    chosen = torch.repeat_interleave(torch.arange(len(row)), torch.from_numpy(row).long())
+    return [level.take(chosen) for level in levels]
 
 
 FIGURES: dict[str, Callable[[list[Scores]], float]] = {
@@ -67,6 +67,20 @@ def test_every_resample_is_that_of_the_plain_loop(figure: str) -> None:
     assert len(found.resampled) == len(counts)
     some = numpy.r_[0:30, len(counts) - 30 : len(counts)]
     assert found.resampled[some] == pytest.approx(loop(levels, counts[some], figure), abs=2e-6)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_levels_of_other_examples_are_drawn_for_themselves(figure: str) -> None:
+    """As many of each as there are; the clean ones of one draw, the others of another."""
+    clean, others = ladder()[:1], ladder(seed=5, examples=60)[2:]
+    counts, their_counts = drawn_counts(EXAMPLES, 30, seed=3), drawn_counts(60, 30, seed=4)
+    found = figure_of(shift_draws([*clean, *others], counts, their_counts)[figure])
+    assert found.value == pytest.approx(FIGURES[figure]([*clean, *others]), abs=1e-7)
+    plain = [
+        FIGURES[figure]([*_taken(clean, own), *_taken(others, their)])
+        for own, their in zip(counts, their_counts, strict=True)
+    ]
+    assert found.resampled == pytest.approx(plain, abs=2e-6)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "confidence"])

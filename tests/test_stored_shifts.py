@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy
+import polars
 import pytest
 import torch
 from PIL import Image
@@ -13,7 +14,9 @@ from falconcal.errors import UserError
 from falconcal.evaluation import evaluate, score
 from falconcal.metrics import accuracy
 from falconcal.predictions import predict
-from falconcal.shifts import OUTLIERS, STORED, find_ladder, find_stored
+from falconcal.report import write_report
+from falconcal.shifts import OUTLIERS, STORED, StoredShift, find_ladder, find_stored
+from falconcal.shifts.stored.ladder import StoredLevel
 from falconcal.studies.runner import run_study
 from falconcal.studies.study import read_study_file
 from tests.conftest import small_network, stripes
@@ -165,6 +168,25 @@ def test_objectnet_has_shared_classes_outliers_and_no_border(
     others, none = next(OUTLIERS["objectnet_outliers"].batches(data))
     assert none.tolist() == [-1, -1]
     numpy.testing.assert_allclose(others[0], expected, atol=1e-6)
+
+
+def test_a_study_takes_a_shift_with_examples_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ObjectNet has them: counted as they are, and resampled apart from the test data."""
+    others = stripes(17, 3)
+    level = StoredLevel(others.labels, lambda part: others.inputs[part])
+    ladder = StoredShift("elsewhere", 1, lambda _level, _data: level, own_examples=True)
+    monkeypatch.setitem(STORED, "elsewhere", (lambda _which, _path: ladder, "others"))
+    study = read_study_file(STUDY, ['shifts=["elsewhere", "shear"]', "dropout.epochs=2"])
+    run_study(study, tmp_path, Silent(), ["dropout"])
+    rows = polars.read_parquet(tmp_path / "rows.parquet").filter(shift="elsewhere")
+    assert rows.filter(metric="accuracy").sort("level")["examples"].to_list() == [30, 17]
+    write_report(tmp_path)
+    found = polars.read_parquet(tmp_path / "comparisons.parquet")
+    micro = found.filter(kind="interval", figure="micro_ece", shift="elsewhere")
+    assert micro["value"].item() == pytest.approx(rows.filter(metric="micro_ece")["value"].item())
+    assert micro["low"].item() <= micro["value"].item() <= micro["high"].item()
 
 
 def test_a_study_takes_a_stored_shift_by_a_line(mnist: Path, tmp_path: Path) -> None:

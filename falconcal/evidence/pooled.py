@@ -96,16 +96,34 @@ def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
     return Draws(*_sums(values / len(values), counts), error=False)
 
 
-def shift_draws(levels: Levels, counts: numpy.ndarray) -> dict[str, Draws]:
-    """Return the draws of every pooled figure of one shift, its levels the clean one first."""
-    parts = _same_examples(levels, counts.shape[1])
-    shape = (-1, len(parts), BINS)
-    once, taken = (sums.reshape(shape) for sums in _sums(gap_features(parts), counts))
+def shift_draws(
+    levels: Levels, counts: numpy.ndarray, others: numpy.ndarray | None = None
+) -> dict[str, Draws]:
+    """Return the draws of every pooled figure of one shift, its levels the clean one first.
+
+    ``others`` are the counts of the levels above the clean one where these are of other examples,
+    which are then drawn for themselves.
+    """
+    drawn = [(levels, counts)] if others is None else [(levels[:1], counts), (levels[1:], others)]
+    groups = [(_same_examples(some, taken.shape[1]), taken) for some, taken in drawn]
+    sizes = numpy.array([len(level) for parts, _ in groups for level in parts], numpy.float32)
+    sums = [_gap_sums(*group) for group in groups]
+    once, taken = (numpy.concatenate(parts, 1) for parts in zip(*sums, strict=True))  # (R, L, M)
     found = {
-        name: Draws(weighted(once)[0], weighted(taken), error=True)
+        name: Draws(weighted(once, sizes)[0], weighted(taken, sizes), error=True)
         for name, weighted in GAP_FIGURES.items()
     }
-    return {**found, "last_level_confidence": level_draws(parts[-1], "confidence", counts)}
+    parts, last = groups[-1]
+    return {**found, "last_level_confidence": level_draws(parts[-1], "confidence", last)}
+
+
+def _gap_sums(
+    levels: Sequence[Scores], counts: numpy.ndarray
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the gaps of every level and bin as they are, (1, L, M), and in resamples."""
+    once, taken = _sums(gap_features(levels), counts)
+    shape = (-1, len(levels), BINS)
+    return once.reshape(shape), taken.reshape(shape)
 
 
 def gap_features(levels: Sequence[Scores]) -> numpy.ndarray:
@@ -145,25 +163,29 @@ def _size(gaps: numpy.ndarray) -> numpy.ndarray:  # (..., F) -> (...)
     return sizes
 
 
-def _micro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, M)
-    means: numpy.ndarray = gaps.mean(1)
-    return means
+# each takes gaps (R, L, M) and how many examples a level has, (L,)
 
 
-def _macro(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, L * M)
-    weighted: numpy.ndarray = gaps / gaps.shape[1]
+def _micro(gaps: numpy.ndarray, sizes: numpy.ndarray) -> numpy.ndarray:  # -> (R, M)
+    """Weigh the levels by their examples, as one pool of them does."""
+    means: numpy.ndarray = numpy.average(gaps, 1, sizes) if numpy.ptp(sizes) else gaps.mean(1)
+    return means.astype(gaps.dtype, copy=False)
+
+
+def _macro(gaps: numpy.ndarray, sizes: numpy.ndarray) -> numpy.ndarray:  # -> (R, L * M)
+    weighted: numpy.ndarray = gaps / len(sizes)
     return weighted.reshape(len(gaps), -1)
 
 
-def _area(gaps: numpy.ndarray) -> numpy.ndarray:  # (R, L, M) -> (R, L * M)
+def _area(gaps: numpy.ndarray, sizes: numpy.ndarray) -> numpy.ndarray:  # -> (R, L * M)
     """Weigh the levels as the trapezoid rule does."""
-    levels = gaps.shape[1]
+    levels = len(sizes)
     weights = numpy.trapezoid(numpy.eye(levels, dtype=gaps.dtype), dx=1 / max(1, levels - 1))
     weighted: numpy.ndarray = gaps * weights[:, None]
     return weighted.reshape(len(gaps), -1)
 
 
-GAP_FIGURES: dict[str, Callable[[numpy.ndarray], numpy.ndarray]] = {
+GAP_FIGURES: dict[str, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] = {
     "micro_ece": _micro,
     "macro_ece": _macro,
     "ece_area": _area,

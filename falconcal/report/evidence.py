@@ -100,19 +100,53 @@ class Drawn:
     values: dict[str, Tensor]
 
 
+class Sample:
+    """The resamples that all runs share: of the test examples, and of those a shift has itself."""
+
+    def __init__(self, first: Run, resamples: int) -> None:
+        self.first, self.resamples = first, resamples
+        self.labels: dict[str, Tensor] = {}
+        self.drawn: dict[str, numpy.ndarray] = {}
+        self._take(CLEAN, _read(first, CLEAN)[0].label)
+
+    @property
+    def counts(self) -> numpy.ndarray:
+        """How often each resample takes each test example."""
+        return self.drawn[CLEAN]
+
+    def others(self, run: Run, shift: str, labels: Tensor) -> numpy.ndarray | None:
+        """Return the counts of a shift's own examples, nothing where they are the test's."""
+        if torch.equal(labels, self.labels[CLEAN]):
+            return None
+        if shift not in self.labels:
+            self._take(shift, labels)
+        self.check(run, shift, labels)
+        return self.drawn[shift]
+
+    def check(self, run: Run, shift: str, labels: Tensor) -> None:
+        if not torch.equal(labels, self.labels[shift]):
+            raise UserError(
+                f"expected the examples of {self.first.scores_file} in {run.scores_file}, got "
+                f"other labels of {shift}: only runs on the same data can be compared. Run the "
+                "study again."
+            )
+
+    def _take(self, shift: str, labels: Tensor) -> None:
+        self.labels[shift] = labels
+        self.drawn[shift] = drawn_counts(len(labels), self.resamples, seed=len(self.drawn))
+
+
 def gather_evidence(results: Results) -> Evidence:
     """Return the evidence of a study from its stored scores."""
     tests = paper_tests(results)
     resamples = resamples_for(len(results.series))
-    labels = _read(results.runs[0], CLEAN)[0].label
-    counts = drawn_counts(len(labels), resamples, seed=0)
-    measured = {
-        series: _measure(results, series, tests, labels, counts) for series in results.series
-    }
+    sample = Sample(results.runs[0], resamples)
+    measured = {series: _measure(results, series, tests, sample) for series in results.series}
     reference = reference_of(results)
+    examples = sample.counts.shape[1]
     rows = [
-        *_interval_rows(measured, len(labels)),
-        *(row for figure in COMPARED for row in _difference_rows(measured, figure, len(labels))),
+        *_interval_rows(measured, examples),
+        *(row for figure in COMPARED for row in _difference_rows(measured, figure, examples)),
         *(row for test in tests for row in _test_rows(measured, test, reference)),
     ]
     return Evidence(polars.DataFrame(rows, SCHEMA), tests, reference, resamples)
@@ -202,16 +236,10 @@ def _rungs(results: Results) -> list[Rung]:
 
 
 def _measure(
-    results: Results,
-    series: str,
-    tests: tuple[PaperTest, ...],
-    labels: Tensor,
-    counts: numpy.ndarray,
+    results: Results, series: str, tests: tuple[PaperTest, ...], sample: Sample
 ) -> Measured:
     runs = [
-        _measure_run(results, run, tests, labels, counts)
-        for run in results.runs
-        if run.series == series
+        _measure_run(results, run, tests, sample) for run in results.runs if run.series == series
     ]
     figures = {
         key: figure_of(mean_of_draws(run.draws[key] for run in runs)) for key in runs[0].draws
@@ -222,19 +250,9 @@ def _measure(
     return Measured(len(runs), figures, values)
 
 
-def _measure_run(
-    results: Results,
-    run: Run,
-    tests: tuple[PaperTest, ...],
-    labels: Tensor,
-    counts: numpy.ndarray,
-) -> Drawn:
-    clean = _read(run, CLEAN)[0]
-    if not torch.equal(clean.label, labels):
-        raise UserError(
-            f"expected the examples of {results.runs[0].scores_file} in {run.scores_file}, got "
-            "other labels: only runs on the same data can be compared. Run the study again."
-        )
+def _measure_run(results: Results, run: Run, tests: tuple[PaperTest, ...], sample: Sample) -> Drawn:
+    clean, counts = _read(run, CLEAN)[0], sample.counts
+    sample.check(run, CLEAN, clean.label)
     pooled: dict[str, dict[str, Draws]] = {}
     values: dict[str, list[Tensor]] = defaultdict(list)
     _take(values, tests, CLEAN, {0: clean})
@@ -242,7 +260,8 @@ def _measure_run(
     for shift, levels in _shifts(results, run, tests):
         _take(values, tests, shift, levels)
         if shift in results.tested_shifts:
-            pooled[shift] = shift_draws([clean, *levels.values()], counts)
+            others = sample.others(run, shift, next(iter(levels.values())).label)
+            pooled[shift] = shift_draws([clean, *levels.values()], counts, others)
         if shift in results.outliers:
             drawn = outlier_set_draws(clean, levels[OUTSIDE], counts)
             outside |= {(figure, shift): draws for figure, draws in drawn.items()}

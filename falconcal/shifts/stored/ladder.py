@@ -40,6 +40,7 @@ class StoredShift:
     severities: int
     open: Callable[[int, Part], StoredLevel]
     summary: str = ""
+    own_examples: bool = False  # other ones than the test data, so that only sets are compared
 
     @property
     def levels(self) -> range:

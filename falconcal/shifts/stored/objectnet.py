@@ -38,7 +38,7 @@ def open_ladder(which: str = "", path: str | None = None) -> StoredShift:
         raise UserError(f"objectnet has no part {which!r}: write objectnet, or objectnet:{SINGLE}.")
     folder = find_folder("objectnet", FOLDERS, path)
     name = f"objectnet:{which}" if which else "objectnet"
-    return StoredShift(name, 1, partial(_open, folder, which == SINGLE), SUMMARY)
+    return StoredShift(name, 1, partial(_open, folder, which == SINGLE), SUMMARY, True)
 
 
 def outlier_batches(data: Part, size: int, seed: int) -> Iterator[Tensor]:  # noqa: ARG001
