@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
+FiguresOption = Annotated[
+    str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
+]
 
 app = typer.Typer(
     name="falconcal",
@@ -160,12 +163,16 @@ def run(
         found = placed(find_study(study, wanted, settings, smoke), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
-        _run(found, directory, _names(methods), _names(variants))
+        _run(found, directory, _chosen(methods), _chosen(variants))
         if first():
             report(directory)
 
 
-def _names(text: str | None) -> list[str] | None:
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _chosen(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
@@ -267,20 +274,48 @@ def report(
     paper: Annotated[
         bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
     ] = False,
-    figures: Annotated[
-        str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
-    ] = "svg",
+    figures: FiguresOption = "svg",
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
-    from falconcal.report import write_paper, write_report
+    from falconcal.report import load_results, write_paper, write_report
 
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
-    page = write_report(directory, [name.strip() for name in figures.split(",") if name.strip()])
-    show_summary(directory)
+    page = write_report(directory, _names(figures))
+    show_summary(load_results(directory))
     say(f"Report: {page}")
     for file in write_paper(directory) if paper else ():
         say(f"Tables: {file}")
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal compare runs/digits runs/tuned\n\n"
+    "falconcal compare runs/before runs/after --out runs/both"
+)
+def compare(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR DIR...", help="Output folders of runs.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/compare/NAMES unless given.")
+    ] = None,
+    figures: FiguresOption = "svg",
+) -> None:
+    """Put several output folders in one report, methods of all against each other.
+
+    They must have been tested on the same examples; shifts that they do not share are left out.
+    The folders stay as they are.
+    """
+    from falconcal.report import write_comparison
+    from falconcal.report.compare import folder_labels
+
+    names = "+".join(label.replace("/", "-") for label in folder_labels(directories))
+    target = out if out is not None else Path("runs") / "compare" / names
+    output.print("Writing the report ...", highlight=False)
+    page, results = write_comparison(directories, target, _names(figures))
+    show_summary(results)
+    say(f"Report: {page}")
 
 
 @app.command(
@@ -409,7 +444,7 @@ def shift(
     target = out if out is not None else Path("runs") / "shift" / f"{file_name(dataset)}.png"
     if target.suffix.lower() != ".png":
         raise UsageError(f"--out expects a PNG file, got {target}.")
-    write_bytes(target, make_sheet(load_dataset(dataset), _names(shifts), examples))
+    write_bytes(target, make_sheet(load_dataset(dataset), _chosen(shifts), examples))
     say(f"Picture: {target}")
 
 

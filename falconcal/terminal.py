@@ -14,6 +14,7 @@ from falconcal.errors import UserError
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
     from falconcal.predicting import Outcome
+    from falconcal.report.results import Results
     from falconcal.tuning.search import Search
 
 WORST = 5  # groups shown on a terminal
@@ -49,11 +50,13 @@ def show_list(kind: str, entries: Mapping[str, str]) -> None:
         say(f"  {name:<{width}}  {line}")
 
 
-def show_summary(directory: Path) -> None:
-    """Print the summary of an output folder, a row a method."""
+def show_summary(results: "Results") -> None:
+    """Print the summary of an output folder, or of several, a row a method."""
     from falconcal.report import headline
 
-    output.print(table("Summary", *headline(directory)))
+    output.print(table("Summary", *headline(results)))
+    for note in results.notes:
+        say(note)
 
 
 def show_score(found: "Assessment") -> None:

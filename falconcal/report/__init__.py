@@ -1,7 +1,7 @@
 """The report: a pure function of what a study stored. No other stage knows that it exists."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars
@@ -9,16 +9,24 @@ import polars
 from falconcal.errors import unknown
 from falconcal.files import write_bytes
 from falconcal.report.columns import HEADLINE
+from falconcal.report.compare import check_target, load_comparison
 from falconcal.report.evidence import gather_evidence
 from falconcal.report.machine import summary_json
 from falconcal.report.page import render, sections
 from falconcal.report.panels import FORMATS
 from falconcal.report.paper import write_paper
-from falconcal.report.results import load_results
+from falconcal.report.results import Results, load_results
 from falconcal.report.rows import rows_csv
 from falconcal.report.summary import make_summary, markdown, summary_cells
 
-__all__ = ["headline", "summary_table", "write_paper", "write_report"]
+__all__ = [
+    "headline",
+    "load_results",
+    "summary_table",
+    "write_comparison",
+    "write_paper",
+    "write_report",
+]
 
 
 def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
@@ -27,8 +35,20 @@ def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
     Each figure is a file of its own in every format: svg, png, pdf. All is made before anything is
     written, so a failure leaves an older report as it was.
     """
+    return _write(load_results(directory), directory, _known(formats))
+
+
+def write_comparison(
+    directories: Sequence[Path], target: Path, formats: Iterable[str] = ("svg",)
+) -> tuple[Path, Results]:
+    """Write the report of several output folders into one that is none; return page and results."""
     endings = _known(formats)
-    results = load_results(directory)
+    check_target(target, directories)
+    results = load_comparison(directories)
+    return _write(results, target, endings), results
+
+
+def _write(results: Results, directory: Path, endings: list[str]) -> Path:
     summary, evidence = make_summary(results), gather_evidence(results)
     parts = sections(results, evidence)
     files = {
@@ -56,9 +76,9 @@ def summary_table(directory: Path) -> polars.DataFrame:
     return make_summary(load_results(directory))
 
 
-def headline(directory: Path) -> tuple[list[str], list[list[str]]]:
+def headline(results: Results) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of the headline table as text."""
-    return summary_cells(summary_table(directory), HEADLINE)
+    return summary_cells(make_summary(results), HEADLINE)
 
 
 def _known(formats: Iterable[str]) -> list[str]:

@@ -22,6 +22,7 @@ def summary_json(results: Results, summary: polars.DataFrame, evidence: Evidence
         "format": FORMAT,
         "study": results.study["name"],
         "title": results.title,
+        "notes": list(results.notes),
         "methods": [_method(row, bounds) for row in summary.to_dicts()],
         "micro_ece": _by_shift(results),
         "published": _published(results, summary),

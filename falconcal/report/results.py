@@ -1,7 +1,7 @@
 """What a study left in its directory, read and checked in one place."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +65,7 @@ class Results:
     study: dict[str, Any]
     rows: polars.DataFrame
     runs: tuple[Run, ...]
+    notes: tuple[str, ...] = ()  # on what a reader must know before any figure
 
     @property
     def title(self) -> str:
@@ -119,22 +120,19 @@ def load_results(directory: Path) -> Results:
     study = _read_study(directory / "study.json")
     rows = _read_rows(directory / "rows.parquet")
     keys = rows.select("variant", "method", "seed").unique(maintain_order=True).rows()
-    methods, variants = (
-        _order(study.get("methods")),
-        _order({PLAIN: {}, **(study.get("variants") or {})}),
-    )
+    methods = _order(study.get("methods") or ())
+    variants = _order((PLAIN, *(study.get("variants") or ())))
     # stable: what the study does not name comes last, as in the rows
-    keys.sort(
-        key=lambda key: (methods.get(key[1], len(methods)), variants.get(key[0], len(variants)))
-    )
+    last = len(methods), len(variants)
+    keys.sort(key=lambda key: (methods.get(key[1], last[0]), variants.get(key[0], last[1])))
     runs = tuple(_read_run(directory, RunKey(*key)) for key in keys)
     results = Results(directory, study, rows, runs)
     _check_shifts(results)
     return results
 
 
-def _order(table: dict[str, Any] | None) -> dict[str, int]:
-    return {name: place for place, name in enumerate(table or {})}
+def _order(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
 
 
 def open_scores(run: Run) -> polars.LazyFrame:

@@ -54,6 +54,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: Evidence) ->
     """Return the summary as Markdown, with a note on what each figure is."""
     parts = [
         f"# {_plain(results.title)}",
+        *(_plain(note) for note in results.notes),
         markdown_table(*summary_cells(summary, HEADLINE)),
         seeds_note(summary),
         "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
