@@ -19,7 +19,7 @@ LAYERS = [
     "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
     "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",
     "methods", "saving", "predicting", "evaluation", "estimator", "lightning",
-    "studies", "tuning", "report", "catalogue", "progress", "terminal", "cli",
+    "studies", "tuning", "report", "catalogue", "terminal", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -18,7 +18,8 @@ from falconcal.report.evidence import gather_evidence
 from falconcal.report.results import load_results
 from falconcal.report.summary import make_summary
 from falconcal.studies import Study, find_study
-from falconcal.studies.runner import run_study, runs_of
+from falconcal.studies.runner import run_study
+from falconcal.studies.schedule import runs_of
 from falconcal.studies.store import Store
 from falconcal.studies.study import read_study
 from falconcal.studies.variants import write_out_sweeps

@@ -18,7 +18,7 @@ from falconcal.layout import PLAIN, WEIGHTS
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
 from falconcal.studies import Study
-from falconcal.studies.runner import dataset_of, model_of, train
+from falconcal.studies.making import dataset_of, model_of, train
 from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.studies.study import REFERENCE
 from falconcal.tuning.budget import Tuning, budgeted, read_tuning
