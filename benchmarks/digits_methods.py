@@ -45,7 +45,8 @@ def main() -> None:
     if not arguments.page:
         with make_progress(Console()) as progress:
             study = find_study("digits_methods", [f"seeds={arguments.seeds}"])
-            run_study(study, arguments.run, progress, arguments.methods)
+            failed = run_study(study, arguments.run, progress, arguments.methods)
+        assert not failed, failed
     if (arguments.run / "rows.parquet").exists():
         keep(arguments.run)
     write_page()

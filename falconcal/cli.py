@@ -16,6 +16,7 @@ from falconcal.terminal import (
     errors,
     output,
     say,
+    show_failures,
     show_list,
     show_outcome,
     show_score,
@@ -25,7 +26,9 @@ from falconcal.terminal import (
 )
 
 if TYPE_CHECKING:
+    from falconcal.layout import RunKey
     from falconcal.studies import Study
+    from falconcal.studies.crew import MakeCrew
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
@@ -105,6 +108,8 @@ def _options(
     "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
     "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
+    "falconcal run digits --seeds 3 --workers 4\n\n"
+    "falconcal run digits --seeds 3 --ray auto\n\n"
     "falconcal run digits --devices 2\n\n"
     "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
     "falconcal run mnist --smoke\n\n"
@@ -131,6 +136,17 @@ def run(
         Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
     ] = None,
     offline: OfflineOption = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes of this machine that do a run each at a time.")
+    ] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Do the runs on this Ray cluster; local starts one."),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of each run; torch's own number, shared out, unless given."),
+    ] = None,
     devices: Annotated[
         int | None, typer.Option(help="Processes that train together, on a device each.")
     ] = None,
@@ -148,7 +164,8 @@ def run(
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
-    Running again skips what is complete and finishes what is not.
+    Running again skips what is complete and finishes what is not. A run that fails does not stop
+    the others.
     """
     from falconcal.processes import first, joined
     from falconcal.studies import find_study
@@ -163,9 +180,10 @@ def run(
         found = placed(find_study(study, wanted, settings, smoke), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
-        _run(found, directory, _chosen(methods), _chosen(variants))
+        crew = _crew(workers, ray, threads)
+        failed = _run(found, directory, _chosen(methods), _chosen(variants), crew)
         if first():
-            report(directory)
+            _conclude(directory, failed)
 
 
 def _names(text: str) -> list[str]:
@@ -176,19 +194,44 @@ def _chosen(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
+def _crew(workers: int, ray: str | None, threads: int | None) -> "MakeCrew":
+    """Return who does the runs."""
+    from falconcal.studies.crew import choose_crew
+
+    if ray is None:
+        return choose_crew(workers, threads)
+    from falconcal.studies.ray_cluster import need_ray, on_ray
+
+    need_ray(workers)
+    return on_ray(ray, threads)
+
+
 def _run(
-    study: "Study", directory: Path, methods: list[str] | None, variants: list[str] | None
-) -> None:
+    study: "Study",
+    directory: Path,
+    methods: list[str] | None,
+    variants: list[str] | None,
+    crew: "MakeCrew",
+) -> dict["RunKey", str]:
     from falconcal.progress import make_progress
     from falconcal.studies.runner import run_study
 
     try:
         with make_progress(output) as progress:
-            run_study(study, directory, progress, methods, variants)
+            return run_study(study, directory, progress, methods, variants, crew)
     except KeyboardInterrupt:
         if _tells():
             _say_how_to_go_on(directory)
         raise typer.Exit(FAILED) from None
+
+
+def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
+    """Write the report of what is complete, and say what failed and how to go on."""
+    if (directory / "rows.parquet").exists():
+        report(directory)
+    if failed:
+        show_failures(directory, failed, _command())
+        raise typer.Exit(FAILED)
 
 
 @app.command(

@@ -4,6 +4,7 @@ DIR/study.json              the settings that all runs of the folder share
 DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
 DIR/checkpoints/            of runs that are not complete, gone once they are
+DIR/failures/               why runs failed, gone once they are complete
 DIR/reference/              the model against which validation data was perturbed, if any
 DIR/examples/SHIFT.png      what the shifts look like
 DIR/rows.parquet  rows.csv  comparisons.parquet  summary.md  summary.json  report.html
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLAIN = "default"  # the variant of a study that has none
+REFERENCE_VARIANT = "reference"  # of the run that trains the reference alone; it has no rows
 WEIGHTS = "weights.safetensors"
+FAILURES = "failures"
 RUN_FILES = (
     "settings.json",
     WEIGHTS,

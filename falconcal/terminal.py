@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from falconcal.errors import UserError
+from falconcal.layout import FAILURES, RunKey
 
 if TYPE_CHECKING:
     from falconcal.assessment import Assessment
@@ -43,6 +44,17 @@ def show_outcome(outcome: "Outcome", target: Path, threshold: float | None) -> N
         )
 
 
+def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -> None:
+    """Print which runs failed and why, and how to go on."""
+    rows = [[str(run), reason] for run, reason in failed.items()]
+    errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
+    say(
+        f"{len(failed)} failed; the others are complete and stay. Where each failed stands in "
+        f"{directory / FAILURES}. To try again: {command}",
+        errors,
+    )
+
+
 def show_list(kind: str, entries: Mapping[str, str]) -> None:
     output.print(kind, style="bold", highlight=False)
     width = max(len(name) for name in entries)
@@ -73,12 +85,12 @@ def show_score(found: "Assessment") -> None:
         output.print(table(title, heading, group_rows(found, WORST)))
 
 
-def table(title: str, heading: list[str], rows: list[list[str]]) -> Table:
+def table(title: str, heading: list[str], rows: list[list[str]], right: bool = True) -> Table:
     """Return text in rows for a terminal; it is shown as it is, whatever brackets it holds."""
     shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, text in enumerate(heading):
         longest = max(len(word) for word in text.split())  # headings break between words alone
-        side: Literal["left", "right"] = "right" if number else "left"
+        side: Literal["left", "right"] = "right" if number and right else "left"
         # names that are cut off could be told apart no longer
         shown.add_column(text, justify=side, min_width=longest, overflow="fold")
     for row in rows:

@@ -1,6 +1,7 @@
 """Things from outside as a study file names them: a dataset and a network."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from falconcal.settings import settings
 from falconcal.shifts import Shift
 from tests.conftest import CLASSES, small_network, stripes
 
+DEATHS = "FALCONCAL_TEST_DEATHS"  # the folder in which runs that died leave a file each
 MEETING = "FALCONCAL_TEST_MEETING"  # the folder in which processes meet, each by a file
 
 
@@ -109,4 +111,27 @@ class Meeting(L2Dropout):
         while MEETING in os.environ and len(list(folder.iterdir())) < 2:
             assert time.monotonic() < deadline, "nobody came"
             time.sleep(0.05)
+        return L2Dropout.fit(self, model, train, validation)
+
+
+@settings
+class Raising(L2Dropout):
+    """Fails as something from outside may."""
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:  # noqa: ARG002
+        raise KeyError("of no use")
+
+
+@settings
+class Dying(L2Dropout):
+    """Trains like dropout, but its process dies at the first few attempts."""
+
+    deaths: int = 1
+
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        folder = Path(os.environ[DEATHS])
+        before = len(list(folder.glob(f"{self.deaths}-*")))
+        if before < self.deaths:
+            (folder / f"{self.deaths}-{before}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return L2Dropout.fit(self, model, train, validation)

@@ -14,12 +14,12 @@ import falconcal
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors",
-        "processes"}  # fmt: skip
+        "processes", "spawning"}  # fmt: skip
 LAYERS = [
     "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
     "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",
     "methods", "saving", "predicting", "evaluation", "estimator", "lightning",
-    "studies", "tuning", "report", "catalogue", "progress", "terminal", "cli",
+    "studies", "tuning", "report", "catalogue", "terminal", "progress", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -141,6 +141,7 @@ def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"], *extras["tune"]]
+    wanted += extras["ray"]
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
     normal = {name.lower().replace("_", "-") for name in pinned}
     for requirement in wanted:

@@ -15,7 +15,9 @@ from falconcal.errors import UsageError
 from falconcal.layout import PLAIN, RunKey
 from falconcal.saving import load
 from falconcal.studies import STUDIES, find_study
-from falconcal.studies.runner import dataset_of, run_study, runs_of
+from falconcal.studies.making import dataset_of
+from falconcal.studies.runner import run_study
+from falconcal.studies.schedule import runs_of
 from falconcal.studies.study import read_study
 from tests.made_data import write_imagenet
 from tests.stripes import load_stripes

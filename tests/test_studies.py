@@ -24,11 +24,15 @@ from falconcal.report import write_report
 from falconcal.saving import load
 from falconcal.selection import ShiftedValidation
 from falconcal.shifts import Shift, affine_shifts
-from falconcal.studies import STUDIES, Study, find_study, runner
+from falconcal.studies import STUDIES, Study, find_study
+from falconcal.studies import run as one_run
+from falconcal.studies.events import Event
+from falconcal.studies.making import train
+from falconcal.studies.run import Workplace
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.studies.study import read_study
-from falconcal.training import CollapseWarning, EpochRecord
+from falconcal.training import CollapseWarning
 from tests.conftest import small_network
 from tests.stripes import load_stripes
 
@@ -44,20 +48,13 @@ class Silent:
         self.skipped: list[RunKey] = []
         self.stop_at = stop_at
 
-    def begin(self, run: RunKey, number: int, total: int, epochs: int) -> None:  # noqa: ARG002
-        self.begun.append(run)
-
-    def note(self, text: str) -> None: ...
-
-    def epoch(self, record: EpochRecord) -> None:  # noqa: ARG002
-        if len(self.begun) == self.stop_at:
+    def __call__(self, event: Event) -> None:
+        if event.kind == "begun":
+            self.begun.append(event.run)
+        if event.kind == "complete":
+            self.skipped.append(event.run)
+        if event.kind == "epoch" and len(self.begun) == self.stop_at:
             raise KeyboardInterrupt
-
-    def scoring(self, shift: str, level: int) -> None: ...
-    def end(self, run: RunKey, seconds: float) -> None: ...
-
-    def skip(self, run: RunKey, number: int, total: int) -> None:  # noqa: ARG002
-        self.skipped.append(run)
 
 
 def study(*changes: str) -> Study:
@@ -190,10 +187,10 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
             return model
 
     monkeypatch.setattr(
-        "falconcal.studies.runner.make_model", lambda _, __, seed: small_network(seed=seed)
+        "falconcal.studies.making.make_model", lambda _, __, seed: small_network(seed=seed)
     )
     for seed in (0, 1):
-        runner.train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
+        train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
     (first, _), (second, _) = seen
     assert first != second
     assert [order for _, order in seen] == [0, 1]
@@ -201,12 +198,11 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
 
 def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
     """Nothing that is tested may choose."""
-    made, progress = study(), Silent()
-    store, dataset = Store(tmp_path), load_stripes()
-    every = runner.Validation(made, store, dataset, progress)
-    validation = every.of(made.method("falcon"))
+    made, dataset = study(), load_stripes()
+    place = Workplace(made, Store(tmp_path))
+    validation = place.validation(made.method("falcon"))
     assert isinstance(validation, ShiftedValidation)
-    assert every.of(made.method("falcon", seed=1)) is validation  # made once
+    assert place.validation(made.method("falcon", seed=1)) is validation  # made once
     assert set(validation.families) == {"clean", "fgsm", *made.selection_shifts}
     assert torch.equal(validation.clean.inputs, dataset.validation.inputs)
 
@@ -239,8 +235,8 @@ def test_damaged_scores_are_named(tmp_path: Path) -> None:
 
 
 def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="diverged"):
-        run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
+    failed = run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
+    assert "diverged" in failed[RunKey(PLAIN, "dropout", 0)]
     run_study(study(), tmp_path, Silent(), ["dropout"])
 
 
@@ -551,7 +547,7 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(runner, "score", stop)
+        patched.setattr(one_run, "score", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(study(), tmp_path, Silent(), ["dropout"])
     assert list(tmp_path.glob("checkpoints/**/*.safetensors"))

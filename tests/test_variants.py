@@ -19,7 +19,8 @@ from falconcal.report.results import Results, load_results
 from falconcal.report.summary import make_summary
 from falconcal.report.variants import Sweep, find_sweeps, variant_figures
 from falconcal.studies import Study, find_study
-from falconcal.studies.runner import run_study, runs_of
+from falconcal.studies.runner import run_study
+from falconcal.studies.schedule import runs_of
 from falconcal.studies.store import Store
 from falconcal.studies.study import read_study
 from falconcal.studies.variants import write_out_sweeps

@@ -21,7 +21,7 @@ from torch import nn
 from falconcal import processes
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
-from falconcal.layout import RunKey
+from falconcal.layout import FAILURES, RunKey, file_name
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
@@ -109,8 +109,22 @@ class Store:
         if not processes.first():
             return
         shutil.rmtree(self._checkpoint(run), ignore_errors=True)
-        if not any(path.is_file() for path in self._checkpoints.rglob("*")):
-            shutil.rmtree(self._checkpoints, ignore_errors=True)
+
+    def keep_failure(self, run: RunKey, text: str) -> None:
+        """Write down why a run failed, until it is done."""
+        write_text(self._failure(run), text)
+
+    def drop_failure(self, run: RunKey) -> None:
+        self._failure(run).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove folders that hold nothing any more, when no run is on its way."""
+        for folder in (self._checkpoints, self.directory / FAILURES):
+            if not any(path.is_file() for path in folder.rglob("*")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _failure(self, run: RunKey) -> Path:
+        return run.folder(self.directory / FAILURES).with_suffix(".txt")
 
     def _checkpoint(self, run: RunKey) -> Path:
         return self._checkpoints / run.folder(Path())
@@ -135,14 +149,22 @@ class Store:
 
     def _stored(self, file: Path) -> dict[str, Any]:
         """Return the settings of the runs that are there; without a run nothing binds."""
-        if not self.runs() and not (self.directory / "reference").exists():
+        made = {run.method for run in self.runs()}
+        if not made and not (self.directory / "reference").exists():
             return {}
         if not file.exists():
             raise UserError(f"{file} is missing beside its runs: choose another --out.")
         stored = read_json(file)
         if not isinstance(stored, dict) or not isinstance(stored.get("methods"), dict):
             raise UserError(f"{file} is no study: was it damaged? Choose another --out.")
-        return stored
+        free = {path.parent.name for path in (self.directory / FAILURES).rglob("*.txt")}
+        # what failed and was never done may be tried otherwise
+        bound = {
+            name: value
+            for name, value in stored["methods"].items()
+            if name in made or file_name(name) not in free
+        }
+        return {**stored, "methods": bound}
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:

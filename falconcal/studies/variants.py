@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from falconcal.errors import UsageError
-from falconcal.layout import PLAIN
+from falconcal.layout import PLAIN, REFERENCE_VARIANT
 from falconcal.studies.changes import Values
 
 FREE = ("batch_size", "model")  # what a variant may change beside the settings of methods
+TAKEN = {PLAIN: "the study as it stands", REFERENCE_VARIANT: "the reference model's run"}
 Variants = dict[str, dict[str, Any]]
 
 
@@ -35,8 +36,8 @@ def write_out_sweeps(values: Values, source: str) -> None:
 
 def check_variant(name: str, changes: dict[str, Any], methods: Collection[str]) -> None:
     """Refuse a variant that takes the plain one's name, or changes what all are measured on."""
-    if name == PLAIN:
-        raise UsageError(f"variants.{name} is the study as it stands: choose another name.")
+    if name in TAKEN:
+        raise UsageError(f"variants.{name} is {TAKEN[name]}: choose another name.")
     for key in changes:
         kind = _normal(key).partition(".")[0]
         if kind not in FREE and "." not in key:

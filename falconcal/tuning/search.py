@@ -1,10 +1,7 @@
 """The search: reference, plan, workers, and what is chosen in the end."""
 
-import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, repeat
 from multiprocessing.process import BaseProcess
@@ -12,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import torch
 from torch import nn
 
+from falconcal import spawning
 from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, WEIGHTS
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
 from falconcal.studies import Study
-from falconcal.studies.runner import dataset_of, model_of, train
+from falconcal.studies.making import dataset_of, model_of, train
 from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.studies.study import REFERENCE
 from falconcal.tuning.budget import Tuning, budgeted, read_tuning
@@ -88,7 +85,7 @@ def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[
     ``told`` is called with the row of every trial of the method that ends meanwhile.
     """
     check(search, workers)
-    with _one_thread(), Store(search.directory).opened(search.identity(), wait=-1):
+    with spawning.threads(1), Store(search.directory).opened(search.identity(), wait=-1):
         bench = make_bench(search)
         ledger = Ledger(search.directory, search.storage, search.study.name)
         trials = _trials(search, ledger)
@@ -171,21 +168,17 @@ def _trials(search: Search, ledger: Ledger) -> optuna.Study:
 
 def _work(search: Search, bench: Bench, ledger: Ledger, after: Callable[[], None]) -> None:
     """Do trials one after another until none waits."""
-    trials, parent = _trials(search, ledger), multiprocessing.parent_process()
-    with _one_thread(), ledger.working():
-        while parent is None or parent.is_alive():
-            trial = ledger.claim(trials, search.seed)
-            if trial is None:
-                return
+    trials = _trials(search, ledger)
+    # one thread, as every worker has: the figures are then the same
+    with spawning.threads(1), ledger.working():
+        while (trial := ledger.claim(trials, search.seed)) is not None:
             run_trial(bench, trials, trial)
             ledger.write_rows()
             after()
 
 
 def _work_elsewhere(search: Search) -> None:
-    """Do trials in a process of its own; it is the first one that answers to Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    """Do trials in a process of its own."""
     ledger = Ledger(search.directory, search.storage, search.study.name)
     _work(search, make_bench(search), ledger, lambda: None)
     ledger.close()
@@ -195,29 +188,21 @@ def _work_in_processes(search: Search, ledger: Ledger, workers: int, news: "News
     """Do trials in processes; what one leaves that dies is taken up by new ones."""
     trials = _trials(search, ledger)
     while waiting := ledger.waiting(trials):
-        _watch([_start(search) for _ in range(min(workers, waiting))], news)
+        _watch(
+            [spawning.start(_work_elsewhere, search) for _ in range(min(workers, waiting))], news
+        )
         ledger.plan_again(trials)
         ledger.write_rows()
         if ledger.waiting(trials) == waiting:
             raise UserError("every worker ended before a trial did: see their messages above.")
 
 
-def _start(search: Search) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_work_elsewhere, args=(search,))
-    process.start()
-    return process
-
-
 def _watch(processes: list[BaseProcess], news: "News") -> None:
     """Wait for processes and pass on what they do; whatever happens here, none is left behind."""
-    try:
+    with spawning.ending(processes):
         while any(process.is_alive() for process in processes):
             time.sleep(POLL)
             news()
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
 
 
 class News:
@@ -232,14 +217,3 @@ class News:
         for row in rows[self.known :]:
             self.told(row)
         self.known = len(rows)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread, as every worker does: the figures are then the same."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -18,7 +18,7 @@ from falconcal.method import Method, seeded
 from falconcal.methods import make_method, plain_settings
 from falconcal.selection import ShiftedValidation, judge
 from falconcal.studies import Study
-from falconcal.studies.runner import train
+from falconcal.studies.making import train
 from falconcal.training import CollapseWarning, EpochRecord, watching
 from falconcal.tuning.budget import Tuning
 from falconcal.tuning.ledger import Row, keep

@@ -1,0 +1,63 @@
+"""What happens to the runs of a study, as told to whoever wants to know, here or from elsewhere."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from falconcal.layout import RunKey
+from falconcal.training import EpochRecord
+
+Kind = Literal[
+    "planned", "complete", "begun", "note", "epoch", "measuring", "done", "failed", "lost"
+]
+ENDS = ("done", "failed", "lost")  # "lost" is a run whose process ended; it is begun again
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run."""
+
+    run: RunKey
+    kind: Kind
+    text: str = ""  # a note, what is measured, or a reason
+    epochs: int = 0  # of all trainings of the run, when it begins
+    record: EpochRecord | None = None
+    seconds: float = 0.0
+    trace: str = ""  # where it failed, for who reads code
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> "Event":
+        values = json.loads(message)
+        record = values.pop("record")
+        run = RunKey(**values.pop("run"))
+        return cls(run, **values, record=None if record is None else EpochRecord(**record))
+
+
+Hear = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Tells what happens to one run."""
+
+    run: RunKey
+    hear: Hear
+
+    def begin(self, epochs: int) -> None:
+        self.hear(Event(self.run, "begun", epochs=epochs))
+
+    def note(self, text: str) -> None:
+        self.hear(Event(self.run, "note", text))
+
+    def epoch(self, record: EpochRecord) -> None:
+        self.hear(Event(self.run, "epoch", record=record))
+
+    def measuring(self, shift: str, level: int) -> None:
+        self.hear(Event(self.run, "measuring", f"{shift}, level {level}"))
+
+    def end(self, seconds: float) -> None:
+        self.hear(Event(self.run, "done", seconds=seconds))

@@ -1,0 +1,103 @@
+"""The schedule: which runs a study has, which wait for others, and what became of them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from falconcal.errors import UsageError, unknown
+from falconcal.layout import PLAIN, RunKey
+from falconcal.method import chooses_epoch
+from falconcal.studies.reference import OWN_RUN, find_reference, reference_run
+from falconcal.studies.run import Workplace, runs_of_base
+from falconcal.studies.study import Study
+
+ATTEMPTS = 3  # at a run whose process ends; what ended one may have been another's doing
+Needs = dict[RunKey, frozenset[RunKey]]
+
+
+class Schedule:
+    """The runs that are left, in order, each after those that it needs."""
+
+    def __init__(self, needs: Mapping[RunKey, Collection[RunKey]]) -> None:
+        self.needs = needs
+        self.waiting = list(needs)
+        self.busy: set[RunKey] = set()
+        self.failed: dict[RunKey, str] = {}
+        self.begun: Counter[RunKey] = Counter()
+
+    def next(self) -> RunKey | None:
+        """Return the first run that waits for no other, if there is one."""
+        left = {*self.waiting, *self.busy}
+        return next((run for run in self.waiting if not left.intersection(self.needs[run])), None)
+
+    def start(self, run: RunKey) -> None:
+        self.waiting.remove(run)
+        self.busy.add(run)
+        self.begun[run] += 1
+
+    def end(self, run: RunKey) -> None:
+        self.busy.remove(run)
+
+    def fail(self, run: RunKey, reason: str) -> dict[RunKey, str]:
+        """Put a run down as failed, and those that need it: trained again it would fail again."""
+        self.busy.discard(run)
+        failed = {run: reason}
+        for other in [other for other in self.waiting if run in self.needs[other]]:
+            self.waiting.remove(other)
+            failed |= self.fail(other, f"it builds on {run}, which failed")
+        self.failed |= failed
+        return failed
+
+    def lose(self, run: RunKey) -> bool:
+        """Let a run whose process ended wait again; tell whether it may."""
+        if self.begun[run] >= ATTEMPTS:
+            return False
+        self.busy.remove(run)
+        self.waiting.insert(0, run)
+        return True
+
+
+def needs_of(place: Workplace, runs: Collection[RunKey]) -> Needs:
+    """Return what each of these runs waits for, a run for the reference in front if it is needed.
+
+    ``runs`` are those to be done; whatever else they build on is complete, or trained by them.
+    """
+    lacking = find_reference(place.study, place.store) is None
+    choosing = {run for run in runs if lacking and chooses_epoch(place.method(run))}
+    reference = reference_run(place.study) if choosing else OWN_RUN
+    reference = reference if reference in runs else OWN_RUN
+    needs = {OWN_RUN: frozenset[RunKey]()} if choosing and reference == OWN_RUN else {}
+    for run in runs:
+        bases = {*runs_of_base(place.study, run, place.method(run))} & {*runs}
+        needs[run] = frozenset(bases | ({reference} if run in choosing else set()))
+    return needs
+
+
+def runs_of(
+    study: Study, methods: Iterable[str] | None = None, variants: Iterable[str] | None = None
+) -> list[RunKey]:
+    """Return the runs of a study, method x variant x seed, those that others build on first.
+
+    The plain variant has all methods, another one those that it changes.
+    """
+    chosen = _chosen(f"method of the study {study.name}", methods, study.methods)
+    names = _chosen(f"variant of the study {study.name}", variants, (PLAIN, *study.variants))
+    plain = study.variant(PLAIN)
+    keys = [
+        (name, method)
+        for name, variant in ((name, study.variant(name)) for name in names)
+        for method in chosen
+        if name == PLAIN or variant.differs(plain, method)
+    ]
+    if not keys:
+        raise UsageError(
+            f"nothing to run: no variant of {', '.join(names)} changes {', '.join(chosen)}."
+        )
+    return [RunKey(*key, seed) for seed in range(study.seeds) for key in keys]
+
+
+def _chosen(kind: str, names: Iterable[str] | None, known: Collection[str]) -> list[str]:
+    chosen = list(names) if names is not None else list(known)
+    for name in chosen:
+        if name not in known:
+            raise unknown(kind, name, known)
+    return list(dict.fromkeys(chosen))

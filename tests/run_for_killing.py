@@ -1,0 +1,35 @@
+"""Run a study until somebody kills this process: FOLDER WORKERS SEEDS."""
+
+import sys
+from pathlib import Path
+
+from falconcal.studies import Study, store
+from falconcal.studies.crew import choose_crew
+from falconcal.studies.events import Event
+from falconcal.studies.runner import run_study
+from falconcal.studies.study import read_study
+
+TEXT = (Path(__file__).parent / "stripes.toml").read_text()
+SCALED = '[methods.scaled]\nmethod = "temperature"\nbase = "falcon"\n'
+CALIBRATED = TEXT.replace("[methods.dropout]", f"{SCALED}[methods.dropout]")  # before its base
+
+
+def killable(seeds: int) -> Study:
+    return read_study(CALIBRATED, "test", [f"seeds={seeds}"])
+
+
+def say(event: Event) -> None:
+    if event.kind not in ("planned", "complete"):
+        print(event.kind, flush=True)
+
+
+def main() -> None:
+    folder, workers, seeds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    failed = run_study(killable(seeds), folder, say, make_crew=choose_crew(workers, threads=1))
+    assert not failed, failed
+
+
+if __name__ in ("__main__", "__mp_main__"):  # here and in the workers
+    store.MINUTES = 0.0  # a checkpoint after every step
+if __name__ == "__main__":
+    main()

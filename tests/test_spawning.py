@@ -1,0 +1,79 @@
+"""Processes of our own: what they are given, how they end, and with whom."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+
+from falconcal import spawning
+
+STARTER = """
+import sys, time
+from falconcal import spawning
+from tests.test_spawning import sleep
+
+if __name__ == "__main__":
+    print(spawning.start(sleep).pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def sleep(line: Connection | None = None) -> None:
+    if line is not None:
+        line.send_bytes(str(torch.get_num_threads()).encode())
+    time.sleep(600)
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there and no mere remnant that nobody has asked about."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_for(condition: object, seconds: float = 30) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+
+
+def test_threads_are_shared_out_and_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    assert [spawning.threads_each(workers) for workers in (1, 2, 3, 8)] == [7, 3, 2, 1]
+
+
+def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
+    here, there = multiprocessing.Pipe()
+    process = spawning.start(sleep, there, threads=2)
+    with spawning.ending([process]):
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGINT)  # in the midst of its beginning
+        assert here.poll(60)
+        assert here.recv_bytes() == b"2"
+        os.kill(process.pid, signal.SIGINT)
+        process.join(0.3)
+        assert process.is_alive()
+    assert process.exitcode == -signal.SIGTERM
+    assert "SIGTERM" in spawning.why_it_ended(process)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_a_process_does_not_outlive_who_started_it() -> None:
+    starter = subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    started = int(starter.stdout.readline())
+    assert alive(started)
+    starter.kill()
+    starter.communicate()
+    wait_for(lambda: not alive(started))
