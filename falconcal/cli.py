@@ -161,6 +161,9 @@ def run(
             "folder is runs/smoke/STUDY unless given.",
         ),
     ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write event files into OUT/tensorboard.")
+    ] = False,
 ) -> None:
     """Train a study's methods, measure them under shift, and write a report.
 
@@ -181,7 +184,8 @@ def run(
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
         crew = _crew(workers, ray, threads)
-        failed = _run(found, directory, _chosen(methods), _chosen(variants), crew)
+        names = _chosen(methods), _chosen(variants)
+        failed = _run(found, directory, *names, crew, tensorboard)
         if first():
             _conclude(directory, failed)
 
@@ -212,13 +216,18 @@ def _run(
     methods: list[str] | None,
     variants: list[str] | None,
     crew: "MakeCrew",
+    tensorboard: bool,
 ) -> dict["RunKey", str]:
     from falconcal.progress import make_progress
     from falconcal.studies.runner import run_study
+    from falconcal.studies.tracking import tracked
 
     try:
-        with make_progress(output) as progress:
-            return run_study(study, directory, progress, methods, variants, crew)
+        with (
+            make_progress(output) as progress,
+            tracked(progress, directory, tensorboard) as hear,
+        ):
+            return run_study(study, directory, hear, methods, variants, crew)
     except KeyboardInterrupt:
         if _tells():
             _say_how_to_go_on(directory)

@@ -5,6 +5,7 @@ DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
 DIR/checkpoints/            of runs that are not complete, gone once they are
 DIR/failures/               why runs failed, gone once they are complete
+DIR/tensorboard/VARIANT/METHOD/seed-N/  event files, when asked for
 DIR/reference/              the model against which validation data was perturbed, if any
 DIR/examples/SHIFT.png      what the shifts look like
 DIR/rows.parquet  rows.csv  comparisons.parquet  summary.md  summary.json  report.html
