@@ -11,7 +11,7 @@ from falconcal.studies import ray_cluster
 from falconcal.studies.events import Event
 from falconcal.studies.reference import OWN_RUN
 from falconcal.studies.run import Workplace
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import gather, run_study
 from falconcal.studies.store import Store
 from falconcal.studies.study import read_study
 from tests.run_for_killing import CALIBRATED
@@ -69,7 +69,7 @@ def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     assert {path.name for path in key("scaled").folder(tmp_path / "here").iterdir()} == {*RUN_FILES}
     assert "epoch" not in kinds  # the last one calibrated what was sent along
     run_study(study, tmp_path / "whole", Silent(), ["falcon", "scaled"])
-    run_study(study, tmp_path / "here", Silent(), ["falcon", "scaled"])
+    gather(study, here.store)
     assert same_rows(tmp_path / "whole", tmp_path / "here")
 
 

@@ -5,6 +5,7 @@ and goes on from its checkpoints. Another one gets the files that it needs and s
 What is sent between them is Ray's own business; of events, it is text.
 """
 
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 
 LOCAL = "local"
+SOON = 5.0  # seconds within which a cluster answers
 POLL = 0.5  # seconds between looks at what was told
 Files = dict[str, bytes]  # by their place in the output folder
 
@@ -56,16 +58,24 @@ def _connected(address: str) -> Iterator[None]:
 
     where = {"include_dashboard": False} if address == LOCAL else {"address": address}
     try:
+        _knock(address)  # Ray itself would try for minutes
         ray.init(**where, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError) as error:
+    except (OSError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"expected a Ray cluster at {address}, got: {error} Start one with ray start --head, "
+            f"expected a Ray cluster at {address}, got: {error}. Start one with ray start --head, "
             f"or let --ray {LOCAL} start one for this command."
         ) from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """See whether anybody answers, where the address is a machine's."""
+    host, colon, port = address.rpartition("://")[2].partition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=SOON).close()
 
 
 @contextmanager
