@@ -23,6 +23,7 @@ from falconcal.report.distributions import (
     distributions,
 )
 from falconcal.report.evidence import gather_evidence
+from falconcal.report.page import sections
 from falconcal.report.recalibration import recalibrated, recalibration_figures
 from falconcal.report.results import load_results
 from tests import test_report
@@ -242,6 +243,21 @@ def test_likelihoods_are_drawn_by_level(study: Path) -> None:
     for level in (1, 7):
         nll = pooled(study, "dropout", "offset", level)["nll"].to_numpy().astype(float)
         assert found[level] == pytest.approx(nll.mean(), abs=2e-6)
+
+
+def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
+    """What makes the page does not validate: it would take longer than all the rest."""
+    study = costly(tmp_path)
+    for seed in SEEDS:
+        file = study / "runs" / "default" / "falcon" / f"seed-{seed}" / "run.json"
+        facts = json.loads(file.read_text()) | {"base": f"dropout, seed {seed}"}
+        file.write_text(json.dumps(facts))
+    results = load_results(study)
+    parts = sections(results, gather_evidence(results))
+    assert all(part.figures for part in parts if part.anchor != "outliers")
+    for figure in (figure for part in parts for figure in part.figures):
+        figure.chart.to_dict(validate=True)  # raises what is wrong
+        assert figure.specification() is figure.specification()
 
 
 def test_figures_in_every_format(study: Path) -> None:

@@ -107,23 +107,28 @@ def shift_draws(
     drawn = [(levels, counts)] if others is None else [(levels[:1], counts), (levels[1:], others)]
     groups = [(_same_examples(some, taken.shape[1]), taken) for some, taken in drawn]
     sizes = numpy.array([len(level) for parts, _ in groups for level in parts], numpy.float32)
-    sums = [_gap_sums(*group) for group in groups]
-    once, taken = (numpy.concatenate(parts, 1) for parts in zip(*sums, strict=True))  # (R, L, M)
+    gaps, confidences = zip(*(_gaps_and_confidence(*group) for group in groups), strict=True)
+    once, taken = (numpy.concatenate(parts, 1) for parts in zip(*gaps, strict=True))  # (R, L, M)
     found = {
         name: Draws(weighted(once, sizes)[0], weighted(taken, sizes), error=True)
         for name, weighted in GAP_FIGURES.items()
     }
-    parts, last = groups[-1]
-    return {**found, "last_level_confidence": level_draws(parts[-1], "confidence", last)}
+    return {**found, "last_level_confidence": confidences[-1]}
 
 
-def _gap_sums(
+def _gaps_and_confidence(
     levels: Sequence[Scores], counts: numpy.ndarray
-) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the gaps of every level and bin as they are, (1, L, M), and in resamples."""
-    once, taken = _sums(gap_features(levels), counts)
+) -> tuple[tuple[numpy.ndarray, numpy.ndarray], Draws]:
+    """Return the gaps of every level and bin as they are, (1, L, M), and in resamples.
+
+    With them, by the same product, the confidence of the last level: counts become floats for each
+    product, which takes longer than one column more.
+    """
+    sure = MEANS["confidence"].value(levels[-1])[:, None] / len(levels[-1])  # (N, 1)
+    once, taken = _sums(numpy.concatenate([gap_features(levels), sure], 1), counts)
     shape = (-1, len(levels), BINS)
-    return once.reshape(shape), taken.reshape(shape)
+    gaps = once[:-1].reshape(shape), taken[:, :-1].reshape(shape)
+    return gaps, Draws(once[-1:], taken[:, -1:], error=False)
 
 
 def gap_features(levels: Sequence[Scores]) -> numpy.ndarray:

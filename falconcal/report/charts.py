@@ -38,7 +38,7 @@ from falconcal.report.theme import COLOURS, SHAPES, cycled
 
 LEVELS = "Level 0 is the clean data."
 SEEDS = "Lines are means over seeds, bands the range of the seeds."
-LOGARITHMIC_TICKS = [0, 1, 3, 10, 30, 100, 300, 1000]
+LOGARITHMIC_TICKS = [0, 0.3, 1, 3, 10, 30, 100, 300, 1000]
 GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
 
 
@@ -186,7 +186,8 @@ def _scale(quantity: Quantity) -> altair.Scale:
 
 def _axis(quantity: Quantity) -> altair.Axis:
     if quantity.logarithmic:
-        return altair.Axis(values=LOGARITHMIC_TICKS, labelExpr="datum.value")
+        ticks = LOGARITHMIC_TICKS  # with a count, or Vega takes every second one away
+        return altair.Axis(values=ticks, tickCount=len(ticks), labelExpr="datum.value")
     return altair.Axis(format=quantity.axis_style, tickCount=4)
 
 

@@ -5,7 +5,7 @@ import polars
 
 from falconcal.report.costs import EVALUATION, TRAINING, Costs
 from falconcal.report.evidence import Evidence
-from falconcal.report.panels import Figure, colour, grid, layered, legend_width
+from falconcal.report.panels import NAMED_ROWS, Figure, colour, grid, layered, legend_width
 from falconcal.report.results import Results
 from falconcal.report.theme import SHAPES, cycled
 
@@ -33,7 +33,7 @@ def cost_figure(results: Results, costs: Costs) -> Figure:
         f"Dotted: the training of {costs.ensemble or 'an ensemble'}, {costs.members} members. "
         "The scale is logarithmic."
     )
-    return Figure("training-cost", caption, chart, 75)
+    return Figure("training-cost", caption, chart, 75, cells=NAMED_ROWS)
 
 
 def calibration_figure(results: Results, evidence: Evidence, costs: Costs) -> Figure:
@@ -45,7 +45,9 @@ def calibration_figure(results: Results, evidence: Evidence, costs: Costs) -> Fi
         "to the lower left corner, the more calibration it gives for its cost."
     )
     chart = _side_by_side(panel, SCATTER_HEIGHT)
-    return Figure("cost-against-calibration", caption, chart, legend_width(results))
+    return Figure(
+        "cost-against-calibration", caption, chart, legend_width(results), cells=NAMED_ROWS
+    )
 
 
 def calibration_costs(evidence: Evidence, table: polars.DataFrame) -> polars.DataFrame:

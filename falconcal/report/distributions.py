@@ -12,7 +12,7 @@ import polars
 from falconcal.evaluation import CLEAN, OUTSIDE
 from falconcal.report.columns import NOTHING
 from falconcal.report.evidence import NEAR_RANDOM, Rung, lost_rungs
-from falconcal.report.panels import Figure, colour, grid, layered
+from falconcal.report.panels import NAMED_ROWS, Figure, colour, grid, layered
 from falconcal.report.results import Results, class_count, open_scores, reading
 from falconcal.report.verdicts import Verdicts
 
@@ -113,7 +113,7 @@ def distribution_figure(results: Results, table: polars.DataFrame) -> Figure:
         "box and the number are the median. A diamond is the accuracy on the same examples, where "
         "they have a true class: confidence should be about there."
     )
-    return Figure("confidence-distributions", caption, chart, 75)
+    return Figure("confidence-distributions", caption, chart, 75, cells=NAMED_ROWS)
 
 
 def _layers(results: Results) -> list[altair.Chart]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import altair
@@ -17,6 +18,7 @@ VEGA_LITE = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 CHOSEN_ON = "used to choose settings"
 WIDTH, HEIGHT, COLUMNS = 170, 120, 4
 FILE_WIDTH = COLUMNS * (WIDTH + 30)  # about, with the room that axes take
+NAMED_ROWS = 4  # cells of a panel whose rows have names: alone in its row on a narrow page
 HOVER_SIZE = 90  # of the unseen marks that answer the pointer
 DIGITS = 6  # enough for any figure, and a page half the size
 
@@ -34,7 +36,12 @@ class Figure:
 
     def specification(self) -> dict[str, Any]:
         """Return the Vega-Lite specification in the house style, ready for JSON."""
-        specification = self.chart.to_dict()
+        return self._specification
+
+    @cached_property
+    def _specification(self) -> dict[str, Any]:
+        # validating takes longer than drawing; the tests do it for every figure
+        specification: dict[str, Any] = self.chart.to_dict(validate=False)
         specification["config"] = CONFIG
         specification["usermeta"] = {
             "legendWidth": self.legend_width,
@@ -45,13 +52,11 @@ class Figure:
 
     def svg(self) -> str:
         """Return the chart as it stands in a file of its own, on white."""
-        specification = self.specification()
-        specification["background"] = "white"
         # a page knows its width, a file has that of its panels
         columns = max(1, FILE_WIDTH // self.legend_width)
-        legend = {**CONFIG["legend"], "columns": columns}
-        specification["config"] = {**CONFIG, "legend": legend}
-        return vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE)
+        config = {**CONFIG, "legend": {**CONFIG["legend"], "columns": columns}}
+        drawn = {**self._specification, "background": "white", "config": config}
+        return vl_convert.vegalite_to_svg(drawn, vl_version=VEGA_LITE)
 
     def files(self, formats: Iterable[str]) -> dict[str, bytes]:
         """Return the chart in each of the formats, by file name, all from one drawing."""
@@ -70,7 +75,8 @@ def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.Layer
     """Return the layers of a panel over one small table, which the specification carries."""
     numbers = polars.selectors.float()
     rounded = table.with_columns(numbers.fill_nan(None).round(DIGITS))
-    return altair.LayerChart(data=altair.InlineData(values=rounded.to_dicts()), layer=layers)
+    # a tuple, because Altair copies lists again and again
+    return altair.LayerChart(data={"values": tuple(rounded.to_dicts())}, layer=layers)
 
 
 def grid(
