@@ -302,6 +302,35 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     assert page.complaints == []
 
 
+def test_outliers_have_confidences_and_no_diagram(page: Page, report: Path, tmp_path: Path) -> None:
+    before, start, rest = report.read_text().partition('id="explorer-data">')
+    told, end, after = rest.partition("</script>")
+    data = json.loads(told)
+    data["shifts"][-1] = {"name": "others", "kind": "outliers", "levels": [1], "columns": 0}
+    for shifts in data["rungs"]:
+        shifts[-1] = [{**shifts[-1][0], "accuracy": None, "ece": None, "bins": None}]
+    words = json.dumps(data).replace("<", "\\u003c")
+    file = tmp_path / "outliers.html"
+    file.write_text(before + start + words + end + after)
+    page.open(file, "#shift=others")
+    assert not page.run("document.getElementById('explorer-diagram').checkVisibility()")
+    assert page.run("document.getElementById('explorer-level').disabled")
+    assert column(page, "#explorer", 1) == ["n/a"] * 3
+    shares = data["rungs"][0][-1][0]["cells"]
+    drawn = page.run(
+        "document.getElementById('explorer-confidence').drawn.view.data('explored')"
+        ".filter((row) => row.series === 'dropout').map((row) => row.share)"
+    )
+    assert drawn[:-1] == pytest.approx([count / sum(shares) for count in shares])
+    page.run(
+        "(() => { const list = document.getElementById('explorer-shift'); list.value = 'noise';"
+        " list.dispatchEvent(new Event('change')); })()"
+    )
+    page.wait(f"{every('#explorer-reliability .mark-line path')}.length === 3")
+    page.settle()
+    assert page.complaints == []
+
+
 def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
     page.open(report)
     page.click("#summary .tools .download")
