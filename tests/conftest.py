@@ -11,6 +11,7 @@ from torch import nn
 
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.data.examples import Modality
+from tests.chromium import NOTE
 
 torch.set_num_threads(1)
 # the same examples every time, so that a failure is the change's own; new ones with
@@ -27,6 +28,16 @@ def reference(name: str) -> dict[str, numpy.ndarray]:
     """Return the outputs of the authors' code of one kind."""
     with numpy.load(FIXTURES / f"{name}.npz", allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not tested for want of a browser."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
+    missing = [reason for reason in reasons if NOTE in reason]
+    if missing:
+        terminalreporter.section("NOT TESTED IN A BROWSER", sep="!", red=True, bold=True)
+        terminalreporter.line(f"{len(missing)} tests skipped: {missing[0]}", red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

@@ -288,7 +288,7 @@ def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
 
 def _diagonal() -> altair.Chart:
     first = altair.Chart().transform_filter("datum.first")
-    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5).encode(
+    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5, aria=False).encode(
         x=altair.value(0),
         y=altair.value("height"),
         x2=altair.value("width"),

@@ -135,7 +135,7 @@ def marked(results: Results, table: polars.DataFrame) -> polars.DataFrame:
 def tint() -> altair.Chart:
     """Return a grey ground for the panels of shifts that served to choose settings."""
     rows = altair.Chart().transform_filter("datum.tinted")
-    ground: altair.Chart = rows.mark_rect(color=INK, opacity=0.07).encode(
+    ground: altair.Chart = rows.mark_rect(color=INK, opacity=0.07, aria=False).encode(
         x=altair.value(0),
         x2=altair.value("width"),
         y=altair.value(0),

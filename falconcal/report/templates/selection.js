@@ -1,0 +1,178 @@
+// What the reader chose: the methods that are lit, a shift, a level. The address carries it, so that
+// a link keeps it.
+
+const explorer = carried("explorer-data"); // none on the page of one set of predictions
+const series = explorer ? explorer.series : [];
+const chosen = { lit: new Set(), shift: "", level: "" };
+const afterChoosing = []; // functions that show what is chosen
+
+function readAddress() {
+  const words = new URLSearchParams(location.hash.slice(1));
+  chosen.lit = new Set(words.getAll("lit").filter((name) => series.includes(name)));
+  chosen.shift = words.get("shift") || "";
+  chosen.level = words.get("level") || "";
+}
+
+function writeAddress() {
+  const words = new URLSearchParams(Array.from(chosen.lit, (name) => ["lit", name]));
+  for (const name of ["shift", "level"]) if (chosen[name]) words.append(name, chosen[name]);
+  const fragment = String(words);
+  history.replaceState(null, "", location.href.split("#")[0] + (fragment && `#${fragment}`));
+}
+
+let writing;
+
+function choose(changes) {
+  Object.assign(chosen, changes);
+  clearTimeout(writing);
+  writing = setTimeout(writeAddress, 150); // browsers refuse an address that changes at every step of a slider
+  showChosen();
+}
+
+function showChosen() {
+  afterChoosing.forEach((show) => show());
+}
+
+function toggle(name) {
+  const lit = new Set(chosen.lit);
+  if (!lit.delete(name)) lit.add(name);
+  choose({ lit });
+}
+
+// whether what concerns these methods steps back because others are lit
+function isDim(methods) {
+  return chosen.lit.size > 0 && !methods.some((name) => chosen.lit.has(name));
+}
+
+function isLit(methods) {
+  return methods.some((name) => chosen.lit.has(name));
+}
+
+function paint(element, methods) {
+  element.classList.toggle("lit", isLit(methods));
+  element.classList.toggle("dim", isDim(methods));
+}
+
+// Charts: every mark that Vega drew keeps its item, whose datum says which methods it concerns. So a
+// click changes classes alone, and nothing is drawn again.
+
+function inLegend(element) {
+  const { __data__: item } = element;
+  return Boolean(item && item.mark && (item.mark.role || "").startsWith("legend"));
+}
+
+function methodsOfMark(element) {
+  const item = element.__data__;
+  const datum = item && item.mark && item.datum;
+  // grounds and diagonals concern nobody; what only answers the pointer, most of all marks, stays unseen
+  if (!datum || item.mark.aria === false || item.opacity === 0) return [];
+  const names = inLegend(element) ? [datum.value] : [datum.series, datum.row, datum.column];
+  return names.filter((name) => series.includes(name));
+}
+
+function gatherMarks(place) {
+  const elements = Array.from(place.querySelectorAll("path, line, rect, text, circle"));
+  place.marks = elements.map((element) => [element, methodsOfMark(element)])
+    .filter(([, methods]) => methods.length);
+  for (const [element] of place.marks) element.classList.toggle("knob", inLegend(element));
+  paintMarks(place);
+}
+
+function paintMarks(place) {
+  (place.marks || []).forEach(([element, methods]) => paint(element, methods));
+}
+
+function addLegendClicks({ place }) {
+  place.addEventListener("click", ({ target }) => {
+    if (inLegend(target)) methodsOfMark(target).forEach(toggle);
+  });
+}
+
+// Tables: rows of one method, rows of two, and columns of methods.
+
+function methodsOfRow(text, heading) {
+  if (heading === "Method") return series.filter((name) => name === text);
+  if (heading !== "Pair") return [];
+  return series.filter((name) => text.startsWith(`${name} less `) || text.endsWith(` less ${name}`));
+}
+
+function gatherCells(table) {
+  const headings = Array.from(table.tHead.rows[0].cells, textOf);
+  const rows = Array.from(table.tBodies[0].rows);
+  const places = rows.map((row) => [row, methodsOfRow(textOf(row.cells[0]), headings[0])]);
+  if (headings[0] === "Shift") {
+    headings.forEach((name, column) => {
+      if (column && series.includes(name)) rows.forEach((row) => places.push([row.cells[column], [name]]));
+    });
+  }
+  return places.filter(([, methods]) => methods.length);
+}
+
+// the name of a method becomes a button, for the keyboard too
+function addRowButton(row, name) {
+  const button = made("button", { type: "button", className: "method", textContent: name });
+  button.dataset.method = name;
+  row.cells[0].replaceChildren(button);
+}
+
+function addRowClicks(places) {
+  for (const [row, methods] of places.filter(([place, names]) => place.matches("tr") && names.length === 1)) {
+    addRowButton(row, methods[0]);
+    row.addEventListener("click", ({ target }) => {
+      // who marks text to copy it means no click
+      if (target.matches("button") || getSelection().isCollapsed) toggle(methods[0]);
+    });
+  }
+}
+
+// The bar: all methods with their colours, always at hand.
+
+function makeBar() {
+  const bar = made("div", { className: "bar" });
+  bar.setAttribute("role", "group");
+  bar.setAttribute("aria-label", "Methods to light up");
+  const all = made("button", { type: "button", className: "all", textContent: "all" });
+  all.addEventListener("click", () => choose({ lit: new Set() }));
+  bar.append(all, ...series.map((name, place) => {
+    const button = made("button", { type: "button", className: "method", textContent: name });
+    button.dataset.method = name;
+    button.style.setProperty("--ink-of-method", explorer.colours[place]);
+    button.addEventListener("click", () => toggle(name));
+    return button;
+  }));
+  return bar;
+}
+
+function showPressed() {
+  document.querySelectorAll("button[data-method]").forEach((button) => {
+    button.setAttribute("aria-pressed", chosen.lit.has(button.dataset.method));
+  });
+  document.querySelector(".bar .all").setAttribute("aria-pressed", chosen.lit.size === 0);
+}
+
+// move the bar alone, and only if the first lit method is out of sight
+function revealLit(bar) {
+  const button = bar.querySelector(".method[aria-pressed='true']");
+  if (!button) return;
+  const left = button.offsetLeft - bar.offsetLeft;
+  const past = left + button.offsetWidth - bar.clientWidth;
+  if (left < bar.scrollLeft || past > bar.scrollLeft) bar.scrollLeft = past + bar.clientWidth / 3;
+}
+
+function startSelection() {
+  const places = Array.from(document.querySelectorAll(".scroll > table")).flatMap(gatherCells);
+  addRowClicks(places);
+  const bar = makeBar();
+  document.querySelector("header").after(bar);
+  charts.forEach(addLegendClicks);
+  afterDrawing.push(gatherMarks);
+  afterChoosing.push(
+    showPressed,
+    () => revealLit(bar),
+    () => charts.forEach(({ place }) => paintMarks(place)),
+    () => places.forEach(([element, methods]) => paint(element, methods)),
+  );
+  window.addEventListener("hashchange", () => { readAddress(); showChosen(); });
+}
+
+if (explorer) startSelection();
