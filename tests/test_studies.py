@@ -130,6 +130,14 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     assert (tmp_path / "examples" / "shear.png").exists()
 
 
+def test_a_study_without_the_reference_runs_where_no_epoch_is_chosen(tmp_path: Path) -> None:
+    head, _, rest = TEXT.partition("[methods.dropout]")
+    text = head + rest[rest.index("[methods.falcon]") :]
+    alone = read_study(text, "test", ["falcon.epochs=1", "falcon.keep=last"])
+    assert run_study(alone, tmp_path, Silent()) == {}
+    assert Store(tmp_path).runs() == [RunKey(PLAIN, "falcon", 0)]
+
+
 def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     folder = RunKey(PLAIN, "dropout", 0).folder(tmp_path)

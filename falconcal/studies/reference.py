@@ -35,6 +35,8 @@ def reference_method(study: Study) -> Method:
 
 def find_reference(study: Study, store: Store) -> Path | None:
     """Return the file of the reference's weights, if it is trained."""
+    if REFERENCE not in study.methods:
+        return None  # no epoch is chosen in such a study
     own = store.directory / "reference" / WEIGHTS
     plain = PLAIN_RUN.folder(store.directory) / WEIGHTS
     files = [own] if reference_run(study) == OWN_RUN else [plain, own]
