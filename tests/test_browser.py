@@ -339,9 +339,17 @@ def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
     dropout = table[0]
     assert float(dropout["Mean micro ECE"]) == pytest.approx(0.21)
     assert float(dropout["Mean micro ECE, deviation"]) == pytest.approx(0.014)
-    assert " to " in dropout["Mean micro ECE, 95 % interval"]
+    low, high = (float(dropout[f"Mean micro ECE, 95 % interval, {end}"]) for end in ("from", "to"))
+    assert 0 <= low < high <= 1
     assert float(table[1]["Training, s"]) == 650.0
     assert table[2]["Training, deviation, s"] == ""
+    page.run("document.querySelector('#comparison details').open = true")
+    page.click("#comparison .tools .download")
+    pair = rows_of(page.downloaded("digits-script-window-ran-true-script-accuracy.csv"))[0]
+    assert pair["Pair"] == "dropout less falcon"
+    # a sign makes no formula of a number
+    assert [pair[name][0] for name in ("Difference", "Share")] == ["+", "+"]
+    assert float(pair["95 % interval, from"]) <= 0 <= float(pair["95 % interval, to"])
     page.click("#runs thead th:nth-child(3) .sort")
     page.click("#runs .tools .download")
     runs = rows_of(page.downloaded("digits-script-window-ran-true-script-runs-and-provenance.csv"))

@@ -113,7 +113,19 @@ function csvColumns(name, cells) {
   return PARTS.map((words, part) => [
     name + words + (unit && part < 2 ? `, ${unit}` : ""),
     ...cells.map((cell) => (bare || part > 1 ? cell.parts[part] : [cell.whole, ""][part])),
-  ]).filter((column, part) => part === 0 || column.slice(1).some(Boolean));
+  ]).filter((column, part) => part === 0 || column.slice(1).some(Boolean)).flatMap(bounds);
+}
+
+const INTERVAL = /^([-+\u2212]?[\d.,]+) to ([-+\u2212]?[\d.,]+)$/;
+
+// a column of intervals is two of numbers
+function bounds([name, ...texts]) {
+  const told = texts.filter((text) => !NONE.has(text));
+  if (!told.length || !told.every((text) => INTERVAL.test(text))) return [[name, ...texts]];
+  return [1, 2].map((end) => [
+    `${name}, ${["from", "to"][end - 1]}`,
+    ...texts.map((text) => (INTERVAL.exec(text) || [])[end] || ""),
+  ]);
 }
 
 function csvOf(table) {
