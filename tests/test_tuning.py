@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,12 @@ def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_
         tune(search(tmp_path, falcon, "tuning.epochs=3"))
     with pytest.raises(UserError, match=r"search.falcon"):
         tune(search(tmp_path))
+    other = search(tmp_path, falcon, method="again", trials=1)
+    again = {**other.study.methods["dropout"], "method": "dropout"}
+    methods = {**other.study.methods, "again": again}
+    searched = {**other.study.search, "again": {"learning_rate": [0.01]}}
+    study = replace(other.study, methods=methods, search=searched)
+    assert {one["method"] for one in tune(replace(other, study=study))} >= {"falcon", "again"}
 
 
 def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> None:
