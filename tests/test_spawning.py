@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -13,16 +11,6 @@ import pytest
 import torch
 
 from falconcal import spawning
-
-STARTER = """
-import sys, time
-from falconcal import spawning
-from tests.test_spawning import sleep
-
-if __name__ == "__main__":
-    print(spawning.start(sleep).pid, flush=True)
-    time.sleep(600)
-"""
 
 
 def sleep(line: Connection | None = None) -> None:
@@ -66,14 +54,3 @@ def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
         assert process.is_alive()
     assert process.exitcode == -signal.SIGTERM
     assert "SIGTERM" in spawning.why_it_ended(process)
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_a_process_does_not_outlive_who_started_it() -> None:
-    starter = subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True)
-    assert starter.stdout is not None
-    started = int(starter.stdout.readline())
-    assert alive(started)
-    starter.kill()
-    starter.communicate()
-    wait_for(lambda: not alive(started))

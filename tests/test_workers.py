@@ -23,7 +23,7 @@ from falconcal.studies.crew import choose_crew, in_processes
 from falconcal.studies.events import Event
 from falconcal.studies.reference import OWN_RUN
 from falconcal.studies.run import Workplace, epochs_of
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import Clerk, run_study
 from falconcal.studies.schedule import ATTEMPTS, Schedule, needs_of, runs_of
 from falconcal.studies.store import Store
 from falconcal.studies.study import read_study
@@ -54,9 +54,6 @@ method = "tests.stripes:Dying"
 epochs = 12
 learning_rate = 0.01
 deaths = 1
-[methods.dead]
-method = "tests.stripes:Dying"
-deaths = 2
 """
 
 
@@ -110,6 +107,25 @@ def test_a_lost_run_is_next_again_a_few_times_at_most() -> None:
         plan.start(a)
         assert plan.lose(a) == (attempt < ATTEMPTS)
     assert plan.waiting == [b]
+
+
+def test_a_run_that_is_lost_again_and_again_has_failed_and_what_builds_on_it(
+    tmp_path: Path,
+) -> None:
+    a, b, heard = key("a"), key("b"), Heard()
+    plan = Schedule({a: set(), b: {a}})
+    clerk = Clerk(plan, Store(tmp_path), heard)
+    for _ in range(ATTEMPTS):
+        plan.start(a)
+        clerk(Event(a, "lost", "its process was ended by SIGKILL"))
+    assert [event.kind for event in heard] == ["lost", "lost", "failed", "failed"]
+    assert plan.failed[a] == "its process was ended by SIGKILL, 3 times"
+    assert "builds on a, seed 0" in plan.failed[b]
+    assert len(list((tmp_path / "failures").rglob("*.txt"))) == 2
+    again = Schedule({a: set()})
+    again.start(a)
+    Clerk(again, Store(tmp_path), heard)(Event(a, "done"))
+    assert len(list((tmp_path / "failures").rglob("*.txt"))) == 1
 
 
 def test_the_reference_is_a_run_of_its_own_only_where_no_other_is_the_same(tmp_path: Path) -> None:
@@ -192,15 +208,13 @@ def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch
 def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "ATTEMPTS", 2)
     monkeypatch.setenv(DEATHS, str(tmp_path))
     study, heard = read_study(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
-    only = ["scaled", "dropout", "falcon", "dying", "dead", "raising"]
+    only = ["scaled", "dropout", "falcon", "dying", "raising"]
     failed = run_study(study, tmp_path / "two", heard, only, make_crew=in_processes(2, threads=1))
-    assert set(failed) == {key("dead"), key("raising")}
-    assert "SIGKILL" in failed[key("dead")]
-    assert failed[key("raising")] == "KeyError: 'of no use'"
-    assert sorted(heard.order("lost")) == ["dead", "dying"]
+    assert failed == {key("raising"): "KeyError: 'of no use'"}
+    (lost,) = (event for event in heard if event.kind == "lost")
+    assert (lost.run, "SIGKILL" in lost.text) == (key("dying"), True)
     done = heard.order("done")
     assert done.index("dropout") < done.index("falcon") < done.index("scaled")
     assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
@@ -277,6 +291,7 @@ def test_killed_at_twenty_random_moments_it_ends_with_the_rows_of_an_undisturbed
 
 
 @NEEDS_PROC
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_too(tmp_path: Path) -> None:
     runner = Runner(tmp_path, workers=2, seeds=5)
     runner.wait_for("epoch")
