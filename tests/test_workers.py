@@ -245,7 +245,7 @@ class Runner:
         started = children(self.process.pid)
         self.process.kill()
         self.process.communicate()
-        wait_for(lambda: not any(map(alive, started)))
+        wait_for(lambda: not any(map(alive, started)), seconds=120)  # one may be about to begin
 
 
 def children(pid: int) -> list[int]:
