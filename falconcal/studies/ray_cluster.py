@@ -61,8 +61,9 @@ def _connected(address: str) -> Iterator[None]:
         _knock(address)  # Ray itself would try for minutes
         ray.init(**where, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError, ray.exceptions.RayError) as error:
+        reason = str(error).rstrip(".")
         raise UserError(
-            f"expected a Ray cluster at {address}, got: {error}. Start one with ray start --head, "
+            f"expected a Ray cluster at {address}, got: {reason}. Start one with ray start --head, "
             f"or let --ray {LOCAL} start one for this command."
         ) from None
     try:
