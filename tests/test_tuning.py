@@ -380,6 +380,19 @@ def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> 
         assert one == other
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_values_that_are_lists_are_tried_too(tmp_path: Path, sampler: str) -> None:
+    """Optuna knows numbers and text alone: the study's own list and those that are drawn."""
+    lists = 'search.falcon.directions=[["gaussian"], ["adversarial", "mixup"]]'
+    rows = tune(search(tmp_path, lists, f"tuning.sampler={sampler}", method="falcon", trials=3))
+    assert {row["state"] for row in rows} == {"complete"}
+    tried = [row["settings"]["directions"] for row in rows]
+    assert tried[0] == ["adversarial"]
+    assert all(one in (["adversarial"], ["gaussian"], ["adversarial", "mixup"]) for one in tried)
+    best = tomllib.loads((tmp_path / "best.toml").read_text())
+    assert best["methods"]["falcon"]["directions"] in tried
+
+
 def test_a_trial_that_fails_is_kept_with_its_reason_and_others_go_on(tmp_path: Path) -> None:
     rows = tune(search(tmp_path, "search.dropout.learning_rate=[1e30]", trials=2))
     assert [one["state"] for one in rows] == ["complete", "failed"]

@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from falconcal.data.examples import mixed_seed
 from falconcal.errors import UsageError, UserError
 from falconcal.files import write_text
+from falconcal.tuning.spaces import as_choice
 
 Row = dict[str, Any]
 WAIT = 60  # seconds that a write to SQLite waits for another
@@ -65,7 +66,8 @@ class Ledger:
         there = {_number(trial) for trial in trials.get_trials(deepcopy=False)}
         for number, point in enumerate(points):
             if number not in there:
-                trials.enqueue_trial(point, user_attrs={"number": number})
+                kept = {name: as_choice(value) for name, value in point.items()}
+                trials.enqueue_trial(kept, user_attrs={"number": number})
 
     def waiting(self, trials: optuna.Study) -> int:
         """Return how many trials nobody has begun."""
