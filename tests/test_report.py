@@ -57,6 +57,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def make_outliers(study: Path, name: str, shifts: list[str]) -> None:
+    """Turn a shift of a made study into a set of outliers, beside the shifts that stay."""
+    content = json.loads((study / "study.json").read_text())
+    content |= {"shifts": shifts, "outliers": [name]}
+    (study / "study.json").write_text(json.dumps(content))
+    for file in study.glob("runs/*/*/*/scores.parquet"):
+        unknown = polars.when(polars.col("shift").cast(polars.String) == name).then(-1)
+        scores = polars.read_parquet(file)
+        scores.with_columns(label=unknown.otherwise(polars.col("label"))).write_parquet(file)
+
+
 def make_study(
     directory: Path,
     seeds: tuple[int, ...] = SEEDS,

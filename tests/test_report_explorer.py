@@ -15,7 +15,16 @@ from falconcal.report import write_report
 from falconcal.report.explorer import explorer_data
 from falconcal.report.results import load_results
 from falconcal.report.rows import summary_csv
-from tests.test_report import CHOSEN_ON, LAST_LEVEL, SEEDS, TESTED, _scores, make_scores, make_study
+from tests.test_report import (
+    CHOSEN_ON,
+    LAST_LEVEL,
+    SEEDS,
+    TESTED,
+    _scores,
+    make_outliers,
+    make_scores,
+    make_study,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +94,7 @@ def test_shifts_stand_in_the_order_of_the_page(data: dict[str, Any]) -> None:
 
 def test_outliers_have_confidences_alone(tmp_path: Path) -> None:
     study = make_study(tmp_path / "outside")
-    content = json.loads((study / "study.json").read_text())
-    content |= {"shifts": ["rotation", "noise"], "outliers": ["zoom"]}
-    (study / "study.json").write_text(json.dumps(content))
-    for file in study.glob("runs/*/*/*/scores.parquet"):
-        unknown = polars.when(polars.col("shift").cast(polars.String) == "zoom").then(-1)
-        scores = polars.read_parquet(file)
-        scores.with_columns(label=unknown.otherwise(polars.col("label"))).write_parquet(file)
+    make_outliers(study, "zoom", ["rotation", "noise"])
     data = explorer_data(load_results(study))
     assert data["shifts"][-1] == {"name": "zoom", "kind": "outliers", "levels": [1], "columns": 0}
     rung = data["rungs"][0][-1][0]

@@ -101,13 +101,7 @@ def test_tables_hold_medians_and_entropies(study: Path) -> None:
 
 def test_outliers_have_no_accuracy(tmp_path: Path) -> None:
     study = make_study(tmp_path / "outside", ("dropout",))
-    content = json.loads((study / "study.json").read_text())
-    content |= {"shifts": ["offset"], "outliers": ["lost"]}
-    (study / "study.json").write_text(json.dumps(content))
-    for file in study.glob("runs/*/*/*/scores.parquet"):
-        unknown = polars.when(polars.col("shift").cast(polars.String) == "lost").then(-1)
-        scores = polars.read_parquet(file)
-        scores.with_columns(label=unknown.otherwise(polars.col("label"))).write_parquet(file)
+    test_report.make_outliers(study, "lost", ["offset"])
     found = distributions(load_results(study))
     assert found["group"].to_list() == [IN_DOMAIN, "lost"]
     assert found["accuracy"].is_null().to_list() == [False, True]

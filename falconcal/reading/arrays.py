@@ -16,7 +16,7 @@ DAMAGED = (
     EOFError,
     OSError,
     ValueError,
-    NotImplementedError,
+    NotImplementedError,  # zipfile's, of a compression or an encryption that it does not know
     MemoryError,
 )
 
