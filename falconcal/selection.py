@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Bounds, Examples, Part
+from falconcal.data import Batches, Bounds, Examples, Part, some
 from falconcal.data.examples import pairs
 from falconcal.entrance import input_gradient
 from falconcal.metrics import accuracy, expected_calibration_error
@@ -39,29 +39,33 @@ class Judgement:
 class ShiftedValidation:
     """Validation data with its families made once, so that every method meets the same images.
 
-    It walks like the clean validation data, so it can stand wherever that does.
+    It walks like the clean validation data, all of it, so it can stand wherever that does.
     """
 
-    clean: Examples
+    whole: Part
+    clean: Examples  # those that are judged
     families: Mapping[str, tuple[Tensor, ...]]  # name -> inputs (N, ...) of each level
     required_accuracy: float = 0.0
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        return self.clean.classes
+        return self.whole.classes
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return iter(self.clean.batches(500))
+        return iter(self.whole.batches(500))
 
 
 def shifted_validation(
-    data: Part, reference: nn.Module, shifts: Iterable[Shift]
+    data: Part, reference: nn.Module, shifts: Iterable[Shift], judged: int | None = None
 ) -> ShiftedValidation:
     """Make the families: FGSM against a fixed reference model, and the given shifts.
 
+    ``judged`` is of how many examples; all unless given.
+
     Tokens are whole numbers and cannot be moved along a gradient: they have no family of FGSM.
     """
-    clean = data.first(len(data))
+    clean = some(data, judged)
+    clean = clean.first(len(clean))
     families: dict[str, tuple[Tensor, ...]] = {"clean": (clean.inputs,)}
     if clean.inputs.is_floating_point():
         families["fgsm"] = _attacked(reference, clean)
@@ -71,7 +75,7 @@ def shifted_validation(
             shift.at(clean.inputs, level, **facts) for level in shift.levels[1:]
         )
     required = accuracy(predict(reference, clean, alone=True)) - ACCURACY_SLACK
-    return ShiftedValidation(clean, families, required)
+    return ShiftedValidation(data, clean, families, required)
 
 
 def _attacked(reference: nn.Module, clean: Examples) -> tuple[Tensor, ...]:

@@ -32,7 +32,7 @@ from falconcal.data.examples import (
     Part,
     TensorBatches,
 )
-from falconcal.data.few import few, few_tested
+from falconcal.data.few import few, few_tested, some
 from falconcal.data.images import Images
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
@@ -73,6 +73,7 @@ __all__ = [
     "few_tested",
     "load_dataset",
     "load_test",
+    "some",
 ]
 
 

@@ -14,13 +14,13 @@ from falconcal.data.texts import Texts
 def few(dataset: Dataset, count: int) -> Dataset:
     """Return a dataset with so many examples of each part, the same ones every time."""
     whole = (dataset.train, dataset.validation, dataset.test)
-    train, validation, test = (_some(part, count) for part in whole)
+    train, validation, test = (some(part, count) for part in whole)
     return replace(dataset, train=train, validation=validation, test=test)
 
 
-def few_tested(dataset: Dataset, count: int) -> Dataset:
-    """Return a dataset with so many test examples, the same ones every time."""
-    return replace(dataset, test=_some(dataset.test, count))
+def few_tested(dataset: Dataset, count: int | None) -> Dataset:
+    """Return a dataset with so many test examples, or all, the same ones every time."""
+    return replace(dataset, test=some(dataset.test, count))
 
 
 def places_of_few(total: int, count: int) -> Tensor:
@@ -29,9 +29,9 @@ def places_of_few(total: int, count: int) -> Tensor:
     return torch.randperm(total, generator=generator)[:count].sort().values  # (count,)
 
 
-def _some(part: Part, count: int) -> Part:
-    """Return examples from all over the part: files often lie in the order of the classes."""
-    if count >= len(part):
+def some(part: Part, count: int | None) -> Part:
+    """Return so many, or all, from all over the part: files often lie in the order of classes."""
+    if count is None or count >= len(part):
         return part
     which = places_of_few(len(part), count)
     if isinstance(part, Images):

@@ -18,7 +18,7 @@ def dataset_of(study: Study) -> Dataset:
     dataset = load_dataset(name, **settings)
     if study.examples is not None:
         dataset = few(dataset, study.examples)
-    return dataset if study.test_examples is None else few_tested(dataset, study.test_examples)
+    return few_tested(dataset, study.test_examples)
 
 
 def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:

@@ -67,7 +67,8 @@ class Workplace:
         """Perturbed through the reference model, once for all runs."""
         reference = load_reference(self.study, self.store, self.dataset)
         shifts = self.study.found(self.study.selection_shifts)
-        return shifted_validation(self.dataset.validation, reference, shifts)
+        judged = self.study.judging_examples
+        return shifted_validation(self.dataset.validation, reference, shifts, judged)
 
     def method(self, run: RunKey) -> Method:
         if run == OWN_RUN:

@@ -32,7 +32,9 @@ from falconcal.studies.changes import TUNING, merge, method_table, parsed, put
 from falconcal.studies.variants import check_variant, without, write_out_sweeps
 
 # left out where empty: folders of before them stay valid
-LATER = {"outliers", "stored", "examples", "test_examples", "levels", "variants"}
+LATER = {
+    "outliers", "stored", "examples", "test_examples", "judging_examples", "levels", "variants",
+}  # fmt: skip
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
@@ -58,6 +60,7 @@ class Study:
     stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
     examples: Count | None = None  # so many of each part alone, for a quick look
     test_examples: Count | None = None  # so many of the test data alone, where predictions are dear
+    judging_examples: Count | None = None  # so many of the validation data choose the epoch
     levels: Count | None = None  # so many of each shift alone, from the first
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
