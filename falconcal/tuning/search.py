@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -69,8 +69,10 @@ class Search:
         """Return what all trials of a folder share."""
         places = {find_place(self.study, name).name for name in self.study.methods}
         spaces = {name: find_space(self.study, find_place(self.study, name)) for name in places}
+        # a trial judges by its budget's examples
+        study = replace(self.study.variant(PLAIN), judging_examples=None)
         return {
-            **self.study.variant(PLAIN).resolved(),
+            **study.resolved(),
             "tuning": {**as_dict(self.tuning), "seed": self.seed},
             "search": {
                 name: {setting: values.plain() for setting, values in space.items()}

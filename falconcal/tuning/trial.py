@@ -65,7 +65,7 @@ def run_trial(bench: Bench, trials: optuna.Study, trial: Trial) -> None:
     point = bench.point(trial)
     fixed = {"settings": point, "seed": bench.seed}
     required = bench.validation.required_accuracy
-    watcher, started = Watcher(trial, required), time.perf_counter()
+    watcher, started, busy = Watcher(trial, required), time.perf_counter(), time.process_time()
     state, value, found = TrialState.COMPLETE, None, {}
     try:
         found = _found(bench, point, watcher)
@@ -74,8 +74,11 @@ def run_trial(bench: Bench, trials: optuna.Study, trial: Trial) -> None:
         state, found = TrialState.PRUNED, {**watcher.last(), "reason": str(pruned)}
     except Exception as error:  # a method from outside may fail in any way; others go on
         state, found = TrialState.FAIL, {"reason": f"{type(error).__name__}: {error}"}
-    seconds = round(time.perf_counter() - started, 3)
-    keep(trial, {**fixed, "required_accuracy": required, **found, "seconds": seconds})
+    seconds = {
+        "seconds": round(time.perf_counter() - started, 3),
+        "cpu_seconds": round(time.process_time() - busy, 3),
+    }
+    keep(trial, {**fixed, "required_accuracy": required, **found, **seconds})
     trials.tell(trial, value, state)
 
 
