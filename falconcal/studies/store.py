@@ -6,7 +6,7 @@ A run is put together in a hidden folder and renamed when complete, so a run tha
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from falconcal import processes
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
 from falconcal.layout import FAILURES, RunKey, file_name
+from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
@@ -150,22 +151,26 @@ class Store:
 
     def _stored(self, file: Path) -> dict[str, Any]:
         """Return the settings of the runs that are there; without a run nothing binds."""
-        made = {run.method for run in self.runs()}
-        if not made and not (self.directory / "reference").exists():
+        if not self.runs() and not (self.directory / "reference").exists():
             return {}
+        binds = self._binding()
         if not file.exists():
             raise UserError(f"{file} is missing beside its runs: choose another --out.")
         stored = read_json(file)
         if not isinstance(stored, dict) or not isinstance(stored.get("methods"), dict):
             raise UserError(f"{file} is no study: was it damaged? Choose another --out.")
-        free = {path.parent.name for path in (self.directory / FAILURES).rglob("*.txt")}
-        # what failed and was never done may be tried otherwise
-        bound = {
-            name: value
-            for name, value in stored["methods"].items()
-            if name in made or file_name(name) not in free
-        }
-        return {**stored, "methods": bound}
+        methods = stored["methods"].items()
+        return {**stored, "methods": {name: table for name, table in methods if binds(name)}}
+
+    def _binding(self) -> Callable[[str], bool]:
+        """Return what tells of a method whether its settings bind: something was made with them."""
+        made = {run.method for run in self.runs()}
+        begun = {path.name for path in self._checkpoints.glob("*/*")}
+        failed = {path.parent.name for path in (self.directory / FAILURES).rglob("*.txt")}
+        if made:
+            return lambda name: name in {*made, REFERENCE} or file_name(name) in begun
+        # a folder of trials has no runs: they bind all, but what failed may be tried otherwise
+        return lambda name: file_name(name) not in failed
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
