@@ -12,6 +12,7 @@ import torch
 
 from benchmarks.choose_methods import chosen, for_study
 from falconcal.data import TensorBatches
+from falconcal.data.few import places_of_few
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
 from falconcal.method import structure_of
@@ -215,6 +216,15 @@ def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
     assert torch.equal(validation.clean.inputs, dataset.validation.inputs)
 
 
+def test_so_many_examples_choose_the_epoch_and_all_of_them_calibrate(tmp_path: Path) -> None:
+    made, whole = study("judging_examples=7"), load_stripes().validation
+    validation = Workplace(made, Store(tmp_path)).validation(made.method("falcon"))
+    assert isinstance(validation, ShiftedValidation)
+    assert torch.equal(validation.clean.labels, whole.labels[places_of_few(len(whole), 7)])
+    assert all(len(level) == 7 for levels in validation.families.values() for level in levels)
+    assert torch.equal(torch.cat([labels for _, labels in validation]), whole.labels)
+
+
 def test_the_centre_of_the_study_reaches_its_shifts() -> None:
     images = torch.rand(2, 1, 28, 28)
     for centre in ("keras", "middle"):
@@ -290,6 +300,21 @@ def test_a_folder_made_with_other_settings_is_refused_and_left_alone(tmp_path: P
     with pytest.raises(UserError, match=r"batch_size: 30 there, 10 now"):
         run_study(study("batch_size=10"), tmp_path, Silent())
     assert everything(tmp_path) == before
+
+
+def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
+    """Whoever tunes on while first methods run goes on in the same folder."""
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    run_study(study("falcon.epochs=3"), tmp_path, Silent(), ["falcon"])
+    with pytest.raises(UserError, match=r"methods\.falcon\.epochs: 3 there, 12 now"):
+        run_study(study(), tmp_path, Silent())
+
+
+def test_what_was_begun_binds(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["dropout"])
+    (tmp_path / "checkpoints" / PLAIN / "falcon" / "seed-0").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"methods\.falcon\.epochs"):
+        run_study(study("falcon.epochs=3"), tmp_path, Silent())
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
