@@ -14,7 +14,8 @@ from falconcal.evaluation import evaluate
 from falconcal.evidence import interval
 from falconcal.method import Method, structure_of
 from falconcal.methods import METHODS, Falcon
-from falconcal.methods.falcon import Direction, calibration_terms
+from falconcal.methods.directions import DIRECTIONS, Direction
+from falconcal.methods.falcon import calibration_terms
 from falconcal.methods.variational import Variational
 from falconcal.metrics import METRICS
 from falconcal.models import MLP
@@ -178,7 +179,7 @@ def objectives_of(method: Method) -> list[Objective]:
     return found
 
 
-@pytest.mark.parametrize("direction", ["adversarial", "random_sign", "gaussian", "mixup"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_perturbations_of_falcon(direction: Direction, other: torch.device) -> None:
     falcon = Falcon(directions=(direction,), gradient="exact", calibration_weight=1.0)
 

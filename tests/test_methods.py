@@ -488,6 +488,20 @@ def test_the_direction_mixup_mixes_in_a_share_of_another_example(
     torch.testing.assert_close(mixed[0], 0.7 * inputs[0] + 0.3 * inputs[-1])
 
 
+@pytest.mark.parametrize("shape", [(50, 2, 12, 9), (50, 12, 5), (50, 12)])
+def test_the_direction_erase_blanks_a_box_of_each_example(shape: tuple[int, ...]) -> None:
+    """Twice epsilon is its share; all of it stays inside, and no two lie alike."""
+    random, inputs = torch.Generator().manual_seed(0), torch.rand(shape)
+    step = Step(nn.Identity(), inputs, torch.zeros(50), 1, 1, random, bounds=Bounds(-1.0, 1.0))
+    erased = falcon_module.perturbed(Falcon(directions=("erase",), epsilons=(0.25,)), step) == -1
+    assert torch.equal(erased, erased[:, :1].expand(shape) if len(shape) == 4 else erased)
+    share = erased.float().mean().item()
+    assert share == pytest.approx(0.5, abs=0.06)
+    assert len({one.numpy().tobytes() for one in erased}) > 3
+    nothing = falcon_module.perturbed(Falcon(directions=("erase",), epsilons=(0.0,)), step)
+    assert torch.equal(nothing, inputs)
+
+
 def test_plain_loaders_need_bounds(tiny: Dataset) -> None:
     loader = [(tiny.train.inputs, tiny.train.labels)]
     with pytest.raises(UserError, match=r"bounds=Bounds\(0, 1\)"):

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from falconcal.data import Batches
 from falconcal.entrance import input_gradient
 from falconcal.losses import cross_entropy
+from falconcal.methods.directions import moved
 from falconcal.methods.dropout import adam, clean_terms
-from falconcal.methods.falcon import InputBounds, moved
+from falconcal.methods.falcon import InputBounds
 from falconcal.settings import Weight, settings
 from falconcal.training import Objective, Step, Training, fit_objectives
 

@@ -13,16 +13,16 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds
-from falconcal.entrance import input_gradient
 from falconcal.losses import (
     CalibrationForm,
     EntropyForm,
     calibration_loss,
     predictive_entropy_loss,
 )
+from falconcal.methods.directions import DIRECTIONS, Direction
 from falconcal.methods.dropout import adam, data_terms
 from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share, Weight, settings
-from falconcal.shifts.adversarial import EPSILONS, move
+from falconcal.shifts.adversarial import EPSILONS
 from falconcal.training import Objective, Step, Training, annealed, fit_objectives
 
 
@@ -34,7 +34,6 @@ def _bounds(value: object) -> object:
     return value
 
 
-Direction = Literal["adversarial", "random_sign", "gaussian", "mixup"]
 InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds)]
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
@@ -100,61 +99,10 @@ def calibration_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
 
 
 def perturbed(falcon: Falcon, step: Step) -> Tensor:
-    """Return the batch moved by an epsilon along a direction, both drawn for the whole batch."""
+    """Return the batch moved by an epsilon in a direction, both drawn for the whole batch."""
     epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
     direction = falcon.directions[_draw(len(falcon.directions), step)]
-    return moved(step, DIRECTIONS[direction](step), epsilon)
-
-
-def moved(step: Step, direction: Tensor, epsilon: float) -> Tensor:
-    """Return what enters the model, moved by a share of its range, or of an embedding's spread."""
-    point = step.point().detach()
-    if step.bounds is None or not step.entrance.moves_inputs:
-        return move(point, direction, epsilon * unit(step), None)
-    return move(point, direction, epsilon, step.bounds)
-
-
-def unit(step: Step) -> float:
-    """Return what an epsilon of 1 moves by: the range of the inputs, or an embedding's spread."""
-    if step.bounds is None or not step.entrance.moves_inputs:
-        return step.entrance.spread(step.point())
-    return step.bounds.range
-
-
-def _adversarial(step: Step) -> Tensor:
-    """Return the signs of the gradient of the loss by the inputs.
-
-    ``exact`` asks for the gradient of the cross-entropy anew, after the clean step and in inference
-    mode, as the authors' code does. ``shared`` takes what the clean step's backward pass left: the
-    paper's order of events at the price of one input gradient.
-    """
-    gradient = step.input_gradient
-    if gradient is None:
-        gradient = input_gradient(step.bare or step.model, step.inputs, step.labels, step.entrance)
-    return gradient.nan_to_num().sign()  # a step that overflows in half precision leaves NaN
-
-
-def _random_sign(step: Step) -> Tensor:
-    return _gaussian(step).sign()
-
-
-def _gaussian(step: Step) -> Tensor:
-    point = step.point()
-    return torch.randn(point.shape, generator=step.random).to(point)
-
-
-def _mixup(step: Step) -> Tensor:
-    """Return the way to the batch's next example, so that epsilon is the share of it mixed in."""
-    point = step.point().detach()
-    return (point.roll(1, 0) - point) / unit(step)
-
-
-DIRECTIONS = {
-    "adversarial": _adversarial,
-    "random_sign": _random_sign,
-    "gaussian": _gaussian,
-    "mixup": _mixup,
-}
+    return DIRECTIONS[direction](step, epsilon)
 
 
 def _draw(choices: int, step: Step) -> int:
