@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from falconcal.errors import UsageError, UserError
-from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout
+from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies.study import read_study
@@ -95,6 +95,12 @@ def test_the_reference_keeps_its_last_epoch_whatever_the_study_says() -> None:
     given = L2Dropout(epochs=9, keep="best", patience=2, seed=3)
     trained = trial_method(given, read_tuning({"epochs": 4}), 0, {}, kept="last")
     assert trained == L2Dropout(epochs=4, keep="last", seed=0)
+
+
+def test_a_trial_draws_as_many_samples_as_its_budget_says() -> None:
+    few = read_tuning({"samples": 3})
+    assert trial_method(MCDropout(samples=50), few, 0, {}) == MCDropout(samples=3, keep="best")
+    assert trial_method(L2Dropout(), few, 0, {}) == L2Dropout(keep="best")
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -18,6 +18,7 @@ class Tuning:
     examples: Count | None = None  # of the training data; all unless given
     validation_examples: Count | None = None
     test_examples: Count | None = None  # where trials are scored on test data too
+    samples: Count | None = None  # of methods that draw them for a prediction
     # random: points drawn beforehand, none twice. tpe: Optuna's, which looks at earlier trials
     sampler: Literal["random", "tpe"] = "random"
 

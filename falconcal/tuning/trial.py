@@ -53,7 +53,11 @@ def trial_method(
 ) -> Method:
     """Return a method as a trial trains it."""
     values = {**plain_settings(method), **point}
-    budget = {"epochs": tuning.epochs or values.get("epochs"), "keep": kept}
+    budget = {
+        "epochs": tuning.epochs or values.get("epochs"),
+        "samples": tuning.samples or values.get("samples"),
+        "keep": kept,
+    }
     if kept == "last":
         budget["patience"] = None  # which would choose an epoch too
     values.update({name: value for name, value in budget.items() if name in values})
