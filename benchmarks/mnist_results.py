@@ -14,19 +14,26 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import mnist_tables as tables
 from benchmarks.mnist_tables import Kept, or_not_yet
 from benchmarks.pages import ROOT
+from falconcal.data.few import places_of_few
+from falconcal.evaluation import rows_of
+from falconcal.report.outliers import confidence_of_classes
+from falconcal.report.results import Results, load_results
 
 RESULTS = ROOT / "results" / "mnist"
 PARTS = ("main", "sampling", "ablation", "sensitivity")
 FILES = ("rows.parquet", "comparisons.parquet", "study.json", "summary.json", "summary.md")
 TRIAL_FILES = ("trials.jsonl", "best.toml", "history.svg")
 FIGURES = (
-    "ece-by-level", "accuracy-by-level", "micro-ece-by-shift", "confidence-by-predicted-class",
+    "ece-by-level", "accuracy-by-level", "micro-ece-by-shift", "confidence-of-outliers",
+    "confidence-by-predicted-class", "recalibration-falcon", "recalibration-evidential",
 )  # fmt: skip
+FEW = 2000  # test images of the sampling methods
 
 
 def main() -> None:
@@ -57,6 +64,25 @@ def keep(run: Path, target: Path) -> None:
     (target / "runs.json").write_text(json.dumps(records, indent=1) + "\n")
     found = [f"{name}.svg" for name in FIGURES if (run / "figures" / f"{name}.svg").exists()]
     copy(run / "figures", target / "figures", found)
+    results = load_results(run)
+    if results.outliers:
+        confidence_of_classes(results).write_csv(target / "classes.csv")
+    if target.name == "main":
+        few_rows(results).write_parquet(target / "few_rows.parquet")
+
+
+def few_rows(results: Results) -> polars.DataFrame:
+    """Return the rows of every run on the test images that the sampling methods are measured on."""
+    tables = []
+    for run in results.runs:
+        scores = polars.read_parquet(run.scores_file)
+        shown = polars.col("shift").cast(polars.String).is_in(["clean", *results.tested_shifts])
+        total = 1 + scores.filter(shift="clean")["example"].max()  # type: ignore[operator]
+        few = scores.filter(shown, polars.col("example").is_in(places_of_few(total, FEW).tolist()))
+        key = {"variant": run.key.variant, "method": run.key.method, "seed": run.key.seed}
+        columns = [polars.lit(value).alias(name) for name, value in key.items()]
+        tables.append(rows_of(few).with_columns(columns))
+    return polars.concat(tables)
 
 
 def copy(source: Path, target: Path, names: list[str] | tuple[str, ...]) -> None:
@@ -69,17 +95,21 @@ def context() -> dict[str, Any]:
     """Return every table and number that RESULTS.md shows."""
     folders = {name: Kept(RESULTS / name) for name in PARTS}
     main, tuning = folders["main"], RESULTS / "tuning"
-    record = next(iter(main.runs.values()))
+    record, best = next(iter(main.runs.values())), tables.best_row(tuning)
     return {
         "study": main.study,
         "record": record,
         "hours": tables.core_hours(folders.values(), tuning),
         "headline": tables.headline([main, folders["sampling"]]),
-        "goals": tables.goals(main),
+        "best": best,
+        "goals": tables.goals(main, best),
         "differences": tables.differences(main),
         "tests": tables.tests(main),
         "shifts": tables.by_shift(main, main.study["shifts"]),
         "apart": tables.by_shift(main, main.study["selection_shifts"]),
+        "distributions": tables.section(main, "In domain and truly out of distribution"),
+        "outliers": tables.section(main, "Outliers"),
+        "classes": tables.classes(main),
         "nll": tables.by_level(main, "nll", main.study["shifts"], main.methods),
         "recalibrated": tables.by_level(main, "ece", ["yzoom"], tables.RECALIBRATED),
         "ablation": or_not_yet(folders["ablation"], tables.variants),

@@ -364,7 +364,7 @@ def test_a_study_without_variants_has_no_figure_of_them(folder: Path) -> None:
 
 def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("falconcal.cli.report", lambda directory: None)  # noqa: ARG005
+    monkeypatch.setattr("falconcal.cli.reports.report", lambda directory: None)  # noqa: ARG005
     (tmp_path / "stripes.toml").write_text(f"{TEXT}\n{ALONE}")
     command = ["run", "stripes.toml", "--smoke", "--variants"]
     outcome = CliRunner().invoke(app, [*command, "entropy_alone"])

@@ -1,0 +1,70 @@
+"""What all commands share: the application, options, and how a list or a command is written."""
+
+import os
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+import falconcal
+from falconcal.terminal import output
+
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
+FiguresOption = Annotated[
+    str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
+]
+
+app = typer.Typer(
+    name="falconcal",
+    help="Classifiers whose confidence can be trusted when the data shifts.",
+    epilog="Begin with: falconcal run digits",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        output.print(f"falconcal {falconcal.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def chosen(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def stay_offline(wanted: bool) -> None:
+    if wanted:
+        os.environ["FALCONCAL_OFFLINE"] = "1"
+
+
+def tells() -> bool:
+    """Tell whether this process tells of an error: of several that torchrun started, one does."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return True
+    from falconcal.processes import first_to_fail
+
+    return first_to_fail()
+
+
+def command() -> str:
+    return shlex.join(["falconcal", *sys.argv[1:]])

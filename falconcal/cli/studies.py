@@ -1,0 +1,238 @@
+"""Studies: run them, tune their methods."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from falconcal.cli.app import FAILED, OfflineOption, app, chosen, command, stay_offline, tells
+from falconcal.terminal import (
+    announce_search,
+    errors,
+    output,
+    say,
+    show_failures,
+    show_trial,
+    show_trials,
+)
+
+if TYPE_CHECKING:
+    from falconcal.layout import RunKey
+    from falconcal.studies import Study
+    from falconcal.studies.crew import MakeCrew
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal run digits\n\n"
+    "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
+    "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
+    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
+    "falconcal run digits --seeds 3 --workers 4\n\n"
+    "falconcal run digits --seeds 3 --ray auto\n\n"
+    "falconcal run digits --devices 2\n\n"
+    "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
+    "falconcal run mnist --smoke\n\n"
+    "falconcal run my_study.toml"
+)
+def run(
+    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+    methods: Annotated[
+        str | None, typer.Option(help="Only these methods of the study, separated by commas.")
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(help="Only these variants, separated by commas; default is the plain one."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0 on.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/STUDY unless given.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
+    ] = None,
+    offline: OfflineOption = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes of this machine that do a run each at a time.")
+    ] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Do the runs on this Ray cluster; local starts one."),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of each run; torch's own number, shared out, unless given."),
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="Processes that train together, on a device each.")
+    ] = None,
+    num_nodes: Annotated[int | None, typer.Option(help="Machines that train together.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="Of Lightning Fabric, such as ddp.")] = None,
+    precision: Annotated[str | None, typer.Option(help="Such as bf16-mixed.")] = None,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="Few examples, one epoch, few levels: whether all runs, in seconds. The output "
+            "folder is runs/smoke/STUDY unless given.",
+        ),
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write event files into OUT/tensorboard.")
+    ] = False,
+) -> None:
+    """Train a study's methods, measure them under shift, and write a report.
+
+    Running again skips what is complete and finishes what is not. A run that fails does not stop
+    the others.
+    """
+    from falconcal.processes import first, joined
+    from falconcal.studies import find_study
+    from falconcal.studies.study import placed
+
+    stay_offline(offline)
+    wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
+    where: dict[str, int | str | None] = {"devices": devices, "num_nodes": num_nodes}
+    where |= {"strategy": strategy, "precision": precision}
+    with joined():
+        output.quiet = not first()
+        found = placed(find_study(study, wanted, settings, smoke), where)
+        home = Path("runs") / "smoke" if smoke else Path("runs")
+        directory = out if out is not None else home / found.name
+        crew = _crew(workers, ray, threads)
+        names = chosen(methods), chosen(variants)
+        failed = _run(found, directory, *names, crew, tensorboard)
+        if first():
+            _conclude(directory, failed)
+
+
+def _crew(workers: int, ray: str | None, threads: int | None) -> "MakeCrew":
+    """Return who does the runs."""
+    from falconcal.studies.crew import choose_crew
+
+    if ray is None:
+        return choose_crew(workers, threads)
+    from falconcal.studies.ray_cluster import need_ray, on_ray
+
+    need_ray(workers)
+    return on_ray(ray, threads)
+
+
+def _run(
+    study: "Study",
+    directory: Path,
+    methods: list[str] | None,
+    variants: list[str] | None,
+    crew: "MakeCrew",
+    tensorboard: bool,
+) -> dict["RunKey", str]:
+    from falconcal.progress import make_progress
+    from falconcal.studies.runner import run_study
+    from falconcal.studies.tracking import tracked
+
+    try:
+        with (
+            make_progress(output) as progress,
+            tracked(progress, directory, tensorboard) as hear,
+        ):
+            return run_study(study, directory, hear, methods, variants, crew)
+    except KeyboardInterrupt:
+        if tells():
+            _say_how_to_go_on(directory)
+        raise typer.Exit(FAILED) from None
+
+
+def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
+    """Write the report of what is complete, and say what failed and how to go on."""
+    from falconcal.cli.reports import report  # not above: the help names run first
+
+    if (directory / "rows.parquet").exists():
+        report(directory)
+    if failed:
+        show_failures(directory, failed, command())
+        raise typer.Exit(FAILED)
+
+
+def _say_how_to_go_on(directory: Path) -> None:
+    from falconcal.studies.store import Store
+
+    complete = len(Store(directory).runs())
+    words = f"Interrupted. Complete runs in {directory}: {complete}; they stay."
+    say(f"{words} To go on: {command()}", errors)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "falconcal tune digits --method falcon --trials 20\n\n"
+    "falconcal tune digits --method falcon --trials 20 --workers 2 --set tuning.epochs=10\n\n"
+    "falconcal tune digits --method dropout --trials 8 "
+    "--set 'search.dropout.l2_weight={low=1e-4, high=0.1, log=true}'\n\n"
+    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned"
+)
+def tune(
+    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+    method: Annotated[
+        str, typer.Option(help="The method of the study; one with a base is tuned through it.")
+    ],
+    trials: Annotated[
+        int, typer.Option(help="Number of trials in all, those that are done already included.")
+    ],
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Of Optuna; trials.db in the output folder unless given."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; runs/tune/STUDY unless given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the points drawn, and of every training.")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes, a thread each.")] = 1,
+    prune: Annotated[
+        bool, typer.Option(help="End trials early that fall behind the median of the others.")
+    ] = True,
+    also_score_test: Annotated[
+        bool,
+        typer.Option(
+            "--also-score-test",
+            help="Measure every complete trial on test data too, once it is judged, to see how "
+            "well the criterion ranks; nothing is chosen by it.",
+        ),
+    ] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings chosen before, such as the reference's.")
+    ] = None,
+) -> None:
+    """Choose a method's settings on validation data alone, and keep every trial.
+
+    The lowest criterion wins among trials that are accurate enough. Running again goes on.
+    """
+    from falconcal.tuning import need_optuna
+
+    need_optuna()
+    from falconcal.studies import find_study
+    from falconcal.tuning.choice import check_chosen
+    from falconcal.tuning.search import Search
+    from falconcal.tuning.search import tune as search_for
+
+    found = find_study(study, changes or [], settings)
+    directory = out if out is not None else Path("runs") / "tune" / found.name
+    search = Search(
+        found, method, trials, directory, storage, seed, prune=prune,
+        also_score_test=also_score_test,
+    )  # fmt: skip
+    try:
+        announce_search(search)
+        rows = search_for(search, workers, show_trial)
+    except KeyboardInterrupt:
+        words = f"Interrupted. Trials that ended stay in {directory}. To go on: {command()}"
+        say(words, errors)
+        raise typer.Exit(FAILED) from None
+    show_trials(directory, rows)
+    check_chosen(rows, search.place.name)
