@@ -126,8 +126,8 @@ def _few(kept: Kept, method: str) -> str:
     if not (kept.folder / "few_rows.parquet").exists():
         return f"{kept.mean(method, 'micro_ece'):.3f}"  # it is the folder of these
     rows = polars.read_parquet(kept.folder / "few_rows.parquet")
-    found = rows.filter(method=method, variant=PLAIN, metric="micro_ece")["value"].mean()
-    return f"{found:.3f}"
+    found = rows.filter(method=method, variant=PLAIN, metric="micro_ece")["value"]
+    return f"{statistics.fmean(found):.3f}"
 
 
 def _cost(kept: Kept, method: str) -> str:
