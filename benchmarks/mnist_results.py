@@ -58,7 +58,7 @@ def keep(run: Path, target: Path) -> None:
     """Copy what is small of an output folder."""
     copy(run, target, FILES)
     records = {
-        "/".join(file.parts[-4:-1]): json.loads(file.read_text())
+        "/".join(file.parts[-4:-1]): {**json.loads(file.read_text()), "epochs": epochs(file.parent)}
         for file in sorted(run.glob("runs/*/*/*/run.json"))
     }
     (target / "runs.json").write_text(json.dumps(records, indent=1) + "\n")
@@ -69,6 +69,11 @@ def keep(run: Path, target: Path) -> None:
         confidence_of_classes(results).write_csv(target / "classes.csv")
     if target.name == "main":
         few_rows(results).write_parquet(target / "few_rows.parquet")
+
+
+def epochs(run: Path) -> int:
+    """Return how many epochs a run trained before its patience ended, if it did."""
+    return int(polars.read_parquet(run / "history.parquet")["epoch"].max())  # type: ignore[arg-type]
 
 
 def few_rows(results: Results) -> polars.DataFrame:
@@ -94,6 +99,7 @@ def copy(source: Path, target: Path, names: list[str] | tuple[str, ...]) -> None
 def context() -> dict[str, Any]:
     """Return every table and number that RESULTS.md shows."""
     folders = {name: Kept(RESULTS / name) for name in PARTS}
+    done = {name for kept in folders.values() if kept.there for name in kept.methods}
     main, tuning = folders["main"], RESULTS / "tuning"
     record, best = next(iter(main.runs.values())), tables.best_row(tuning)
     return {
@@ -102,6 +108,8 @@ def context() -> dict[str, Any]:
         "hours": tables.core_hours(folders.values(), tuning),
         "headline": tables.headline([main, folders["sampling"]]),
         "best": best,
+        "missing": [name for name in main.study["methods"] if name not in done],
+        "words": (Path(__file__).parent / "templates" / "mnist_words.md").read_text().strip(),
         "goals": tables.goals(main, best),
         "differences": tables.differences(main),
         "tests": tables.tests(main),

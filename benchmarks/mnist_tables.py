@@ -74,10 +74,10 @@ class Kept:
     def mean(self, method: str, figure: str, variant: str = PLAIN) -> float:
         return statistics.fmean(self.values(method, figure, variant))
 
-    def seconds(self, method: str, what: str) -> float:
-        """Return processor seconds of a run, a mean over seeds."""
+    def seconds(self, method: str) -> float:
+        """Return processor seconds of an epoch's training, a mean over seeds."""
         records = [run for name, run in self.runs.items() if name.split("/")[1] == method]
-        return statistics.fmean(record[f"{what}_cpu_seconds"] for record in records)
+        return statistics.fmean(run["training_cpu_seconds"] / run["epochs"] for run in records)
 
     def examples(self, method: str) -> int:
         return int(self.of(method).filter(shift="clean", metric="accuracy")["examples"][0])
@@ -133,7 +133,7 @@ def _few(kept: Kept, method: str) -> str:
 def _cost(kept: Kept, method: str) -> str:
     if PLAIN_METHOD not in kept.methods:
         return ""
-    return f"{kept.seconds(method, 'training') / kept.seconds(PLAIN_METHOD, 'training'):.2f}"
+    return f"{kept.seconds(method) / kept.seconds(PLAIN_METHOD):.2f}"
 
 
 def differences(kept: Kept, first: str = "falcon") -> str:
@@ -258,7 +258,7 @@ def _goals_of(kept: Kept, method: str) -> list[list[str]]:
         lowest = kept.mean(below, "micro_ece")
         words = f"{figure['micro_ece']:.3f}; the lowest is {below} with {lowest:.3f}"
         asked.append(("below every baseline", figure["micro_ece"] < lowest, words))
-        cost = kept.seconds(method, "training") / kept.seconds(PLAIN_METHOD, "training")
+        cost = kept.seconds(method) / kept.seconds(PLAIN_METHOD)
         asked.append(_at_most("training at most 2.4 times plain", cost, 2.4))
     else:
         asked.append(_at_most("mean macro ECE at most 0.12", figure["macro_ece"], 0.12))
