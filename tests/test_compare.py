@@ -184,7 +184,7 @@ def test_the_command_writes_a_report_and_leaves_the_folders_as_they_are(
     monkeypatch.chdir(tmp_path)
     edit(folders[1], lambda study: study.update(dataset="<b>other</b>"))
     before = {folder: everything(folder) for folder in folders}
-    outcome = CliRunner().invoke(app, ["compare", *map(str, folders)])
+    outcome = CliRunner().invoke(app, ["compare", *map(str, folders), "--paper"])
     assert outcome.exit_code == 0, outcome.output
     assert "(after)" in outcome.output
     assert {folder: everything(folder) for folder in folders} == before
@@ -194,6 +194,7 @@ def test_the_command_writes_a_report_and_leaves_the_folders_as_they_are(
     assert "falcon (before)" in (written / "summary.md").read_text()
     assert json.loads((written / "summary.json").read_text())["notes"]
     assert not (written / "study.json").exists()
+    assert "falcon (after)" in (written / "paper" / "tables.tex").read_text()
     for target in (folders[1], make_study(tmp_path / "third", seeds=SEEDS[:1])):
         wrong = CliRunner().invoke(app, ["compare", *map(str, folders), "--out", str(target)])
         assert isinstance(wrong.exception, UsageError)

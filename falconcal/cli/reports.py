@@ -8,6 +8,10 @@ import typer
 from falconcal.cli.app import FiguresOption, app, names
 from falconcal.terminal import output, say, show_summary
 
+PaperOption = Annotated[
+    bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
+]
+
 
 @app.command(
     epilog="Examples:\n\n"
@@ -16,9 +20,7 @@ from falconcal.terminal import output, say, show_summary
 )
 def report(
     directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
-    ] = False,
+    paper: PaperOption = False,
     figures: FiguresOption = "svg",
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
@@ -29,7 +31,11 @@ def report(
     page = write_report(directory, names(figures))
     show_summary(load_results(directory))
     say(f"Report: {page}")
-    for file in write_paper(directory) if paper else ():
+    _say_tables(write_paper(directory) if paper else [])
+
+
+def _say_tables(files: list[Path]) -> None:
+    for file in files:
         say(f"Tables: {file}")
 
 
@@ -45,6 +51,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Output folder; runs/compare/NAMES unless given.")
     ] = None,
+    paper: PaperOption = False,
     figures: FiguresOption = "svg",
 ) -> None:
     """Put several output folders in one report, methods of all against each other.
@@ -52,7 +59,7 @@ def compare(
     They must have been tested on the same examples; shifts that they do not share are left out.
     The folders stay as they are.
     """
-    from falconcal.report import write_comparison
+    from falconcal.report import write_comparison, write_paper
     from falconcal.report.compare import folder_labels
 
     both = "+".join(label.replace("/", "-") for label in folder_labels(directories))
@@ -61,3 +68,4 @@ def compare(
     page, results = write_comparison(directories, target, names(figures))
     show_summary(results)
     say(f"Report: {page}")
+    _say_tables(write_paper(target, results) if paper else [])

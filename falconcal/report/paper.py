@@ -44,9 +44,12 @@ class PaperTable:
     best: Marks = frozenset()
 
 
-def write_paper(directory: Path) -> list[Path]:
-    """Write the tables of an output folder as LaTeX and as Markdown; return the files."""
-    found = tables(load_results(directory))
+def write_paper(directory: Path, results: Results | None = None) -> list[Path]:
+    """Write the tables of an output folder as LaTeX and as Markdown; return the files.
+
+    ``results`` are those of several folders, where it is not the folder of one study.
+    """
+    found = tables(load_results(directory) if results is None else results)
     files = {"tables.tex": map(_latex, found), "tables.md": map(_markdown, found)}
     texts = {name: "\n\n".join(parts) + "\n" for name, parts in files.items()}
     for name, text in texts.items():
