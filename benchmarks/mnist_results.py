@@ -115,6 +115,9 @@ def context() -> dict[str, Any]:
         "tests": tables.tests(main),
         "shifts": tables.by_shift(main, main.study["shifts"]),
         "apart": tables.by_shift(main, main.study["selection_shifts"]),
+        "apart_by_level": tables.confidence_and_accuracy(
+            main, main.study["selection_shifts"], (tables.PLAIN_METHOD, "falcon", best)
+        ),
         "distributions": tables.section(main, "In domain and truly out of distribution"),
         "outliers": tables.section(main, "Outliers"),
         "classes": tables.classes(main),

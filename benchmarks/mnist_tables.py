@@ -216,6 +216,24 @@ def _of_class(found: polars.DataFrame, name: int) -> str:
     return f"{row['confidence'][0]:.2f} ({row['examples'][0] / found['examples'].sum():.0%})"
 
 
+def confidence_and_accuracy(kept: Kept, shifts: Sequence[str], methods: Sequence[str]) -> str:
+    """Return mean confidence and accuracy at every level above the clean one."""
+    rows = []
+    for shift in shifts:
+        found = kept.rows.filter(shift=shift, metric="accuracy").drop_nulls("level")
+        levels = sorted(set(found["level"]) - {0})
+        for method in [name for name in methods if name in kept.methods]:
+            pairs = [
+                [
+                    _value(kept, method, shift, metric, level)
+                    for metric in ("confidence", "accuracy")
+                ]
+                for level in levels
+            ]
+            rows.append([shift, method, *(f"{one:.2f} / {other:.2f}" for one, other in pairs)])
+    return table(["shift", "method", *(f"level {level}" for level in levels)], rows)
+
+
 def variants(kept: Kept, method: str = "falcon") -> str:
     """Return the figures of every variant of a method."""
     rows = []

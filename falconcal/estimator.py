@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from falconcal.data import Bounds, Examples
+from falconcal.data import AT_ONCE, Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
@@ -152,7 +152,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = History()
         with self.history_.recording():
             self._falcon(seed).fit(
-                module, train.batches(size, shuffle=True, seed=seed), validation.batches(500)
+                module, train.batches(size, shuffle=True, seed=seed), validation.batches(AT_ONCE)
             )
         module.cpu()  # so that it can be unpickled anywhere
         # what is said of an example in single precision depends on its company in the batch

@@ -12,7 +12,7 @@ import polars
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Part
+from falconcal.data import AT_ONCE, Part
 from falconcal.data.sharing import Turns
 from falconcal.errors import UserError
 from falconcal.metrics import METRICS, POOLED, outlier_detection
@@ -46,7 +46,7 @@ def score(
     outliers: Iterable[Outliers] = (),
     *,
     seed: int = 0,
-    batch_size: int = 500,
+    batch_size: int = AT_ONCE,
     progress: Progress | None = None,
     alone: bool = False,
 ) -> polars.DataFrame:

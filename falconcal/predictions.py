@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal import processes
-from falconcal.data import Batches, Part
+from falconcal.data import AT_ONCE, Batches, Part
 from falconcal.data.examples import check_inputs, check_labels, pairs, shape
 from falconcal.data.sharing import Share, share_of
 from falconcal.errors import UserError
@@ -198,7 +198,7 @@ def _together(parts: list[Predictions], shared: Share) -> Predictions:
 
 def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predictions]:
     """Yield the predictions batch by batch, so that no more than one is held in memory."""
-    batches = data.batches(500) if isinstance(data, Part) else data
+    batches = data.batches(AT_ONCE) if isinstance(data, Part) else data
     classes = getattr(batches, "classes", None)
     for inputs, labels in pairs(batches):
         check_inputs(inputs)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falconcal.data import Batches, Bounds, Examples, Part, some
+from falconcal.data import AT_ONCE, Batches, Bounds, Examples, Part, some
 from falconcal.data.examples import pairs
 from falconcal.entrance import input_gradient
 from falconcal.metrics import accuracy, expected_calibration_error
@@ -52,7 +52,7 @@ class ShiftedValidation:
         return self.whole.classes
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return iter(self.whole.batches(500))
+        return iter(self.whole.batches(AT_ONCE))
 
 
 def shifted_validation(
@@ -80,7 +80,7 @@ def shifted_validation(
 
 def _attacked(reference: nn.Module, clean: Examples) -> tuple[Tensor, ...]:
     """Return the inputs under FGSM at every epsilon; one gradient serves all of them."""
-    gradients = (input_gradient(reference, *pair) for pair in clean.batches(500))
+    gradients = (input_gradient(reference, *pair) for pair in clean.batches(AT_ONCE))
     direction = torch.cat([gradient.sign() for gradient in gradients])  # (N, ...)
     return tuple(move(clean.inputs, direction, epsilon, clean.bounds) for epsilon in EPSILONS)
 

@@ -24,6 +24,7 @@ from falconcal.data import (
     text_folder,
 )
 from falconcal.data.examples import (
+    AT_ONCE,
     Augment,
     Batches,
     Bounds,
@@ -57,6 +58,7 @@ DATASETS: dict[str, Callable[..., Any]] = {
 }
 
 __all__ = [
+    "AT_ONCE",
     "DATASETS",
     "Augment",
     "Batches",

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from falconcal import processes
-from falconcal.data.examples import Batches, Part, pairs
+from falconcal.data.examples import AT_ONCE, Batches, Part, pairs
 from falconcal.errors import UserError
 
 Pair = tuple[Tensor, Tensor]
@@ -105,7 +105,7 @@ def share_of(data: Batches | Part) -> Share:
         return ShareOfSampler(data)
     if _plain_loader(data):
         return ShareOfLoader(data)
-    return Share(data.batches(500) if isinstance(data, Part) else data)
+    return Share(data.batches(AT_ONCE) if isinstance(data, Part) else data)
 
 
 def _plain_loader(data: object) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from falconcal.data import DATASETS, Bounds, Part, load_test
+from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, load_test
 from falconcal.errors import UsageError, UserError, unknown
 from falconcal.registry import look_up
 from falconcal.shifts.noise import Noise
@@ -27,7 +27,7 @@ class Outliers:
     summary: str = ""
 
     def batches(
-        self, data: Part, size: int = 500, seed: int = 0
+        self, data: Part, size: int = AT_ONCE, seed: int = 0
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs shaped like the data's, (N, ...), and labels of -1, (N,)."""
         for inputs in self.make(data, size, seed):

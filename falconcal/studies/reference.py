@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from falconcal import processes
-from falconcal.data import Dataset
+from falconcal.data import AT_ONCE, Dataset
 from falconcal.layout import PLAIN, REFERENCE_VARIANT, WEIGHTS, RunKey
 from falconcal.method import Method, chooses_epoch
 from falconcal.studies.making import model_of, train
@@ -45,7 +45,7 @@ def find_reference(study: Study, store: Store) -> Path | None:
 
 def make_reference(study: Study, store: Store, dataset: Dataset) -> None:
     """Train the reference and keep it in the folder."""
-    plain = dataset.validation.batches(500)
+    plain = dataset.validation.batches(AT_ONCE)
     with store.checkpointing(OWN_RUN):
         model = train(study, dataset, 0, reference_method(study), plain)
     if processes.first():

@@ -12,7 +12,7 @@ import polars
 from torch import nn
 
 from falconcal import processes
-from falconcal.data import Batches, Dataset
+from falconcal.data import AT_ONCE, Batches, Dataset
 from falconcal.data.examples import count_tokens
 from falconcal.errors import UserError
 from falconcal.evaluation import score
@@ -60,7 +60,7 @@ class Workplace:
 
     def validation(self, method: Method) -> Batches:
         """Return the validation data; where an epoch is chosen, shifted against the reference."""
-        return self.shifted if chooses_epoch(method) else self.dataset.validation.batches(500)
+        return self.shifted if chooses_epoch(method) else self.dataset.validation.batches(AT_ONCE)
 
     @cached_property
     def shifted(self) -> ShiftedValidation:

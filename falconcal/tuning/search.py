@@ -12,7 +12,7 @@ import optuna
 from torch import nn
 
 from falconcal import spawning
-from falconcal.data import Dataset
+from falconcal.data import AT_ONCE, Dataset
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, WEIGHTS
 from falconcal.selection import shifted_validation
@@ -156,7 +156,7 @@ def _reference(search: Search, dataset: Dataset) -> nn.Module:
     if file.exists():
         return load_weights(file, model_of(search.study, dataset))
     method = trial_method(search.study.method(REFERENCE), search.tuning, 0, {}, kept="last")
-    model = train(search.study, dataset, 0, method, dataset.validation.batches(500))
+    model = train(search.study, dataset, 0, method, dataset.validation.batches(AT_ONCE))
     save_weights(file, model)
     return model
 

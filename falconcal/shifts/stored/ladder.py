@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from falconcal.data import Part
+from falconcal.data import AT_ONCE, Part
 from falconcal.data.places import DATA, folders
 from falconcal.errors import UserError
 
@@ -52,7 +52,9 @@ class StoredShift:
             raise UserError(f"{self.name} has levels 1 to {self.severities} on disk, got {level}.")
         return self.open(level, data)
 
-    def batches(self, level: int, data: Part, size: int = 500) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(
+        self, level: int, data: Part, size: int = AT_ONCE
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches (N, ...) and (N,) of a level, each read when its turn comes."""
         stored = self.level(level, data)
         for start in range(0, len(stored), size):
