@@ -6,7 +6,7 @@ A run is put together in a hidden folder and renamed when complete, so a run tha
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -153,24 +153,24 @@ class Store:
         """Return the settings of the runs that are there; without a run nothing binds."""
         if not self.runs() and not (self.directory / "reference").exists():
             return {}
-        binds = self._binding()
         if not file.exists():
             raise UserError(f"{file} is missing beside its runs: choose another --out.")
         stored = read_json(file)
         if not isinstance(stored, dict) or not isinstance(stored.get("methods"), dict):
             raise UserError(f"{file} is no study: was it damaged? Choose another --out.")
-        methods = stored["methods"].items()
-        return {**stored, "methods": {name: table for name, table in methods if binds(name)}}
+        if "search" in stored:
+            return stored  # a folder of trials, which bind all
+        return {**stored, "methods": self._bound(stored["methods"])}
 
-    def _binding(self) -> Callable[[str], bool]:
-        """Return what tells of a method whether its settings bind: something was made with them."""
-        made = {run.method for run in self.runs()}
+    def _bound(self, methods: dict[str, Any]) -> dict[str, Any]:
+        """Return the methods whose settings bind: something was made with them, or is begun."""
+        made = {REFERENCE, *(run.method for run in self.runs())}
         begun = {path.name for path in self._checkpoints.glob("*/*")}
-        failed = {path.parent.name for path in (self.directory / FAILURES).rglob("*.txt")}
-        if made:
-            return lambda name: name in {*made, REFERENCE} or file_name(name) in begun
-        # a folder of trials has no runs: they bind all, but what failed may be tried otherwise
-        return lambda name: file_name(name) not in failed
+        return {
+            name: table
+            for name, table in methods.items()
+            if name in made or file_name(name) in begun
+        }
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
