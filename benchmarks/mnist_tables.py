@@ -291,7 +291,7 @@ def trials(folder: Path) -> str:
     """Return for every method how many trials there were and what the best of them found."""
     rows, lines = read(folder / "trials.jsonl"), []
     for method in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == method]
+        own = [row for row in rows if row["method"] == method and row["state"] == "complete"]
         best = best_of(own).get(method)
         counts = [str(len(own)), str(sum(map(enough, own)))]
         lines.append([method, *counts, *(_best_cells(best) if best else ["none", "", "", ""])])
