@@ -47,11 +47,7 @@ def main() -> None:
         keep(Path(folder), RESULTS / name)
     if arguments.tuning is not None:
         copy(arguments.tuning, RESULTS / "tuning", TRIAL_FILES)
-    pages = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined
-    )
-    text = pages.get_template("RESULTS.md.jinja").render(context())
-    (ROOT / "RESULTS.md").write_text(text.strip() + "\n")
+    (ROOT / "RESULTS.md").write_text(page())
 
 
 def keep(run: Path, target: Path) -> None:
@@ -96,6 +92,14 @@ def copy(source: Path, target: Path, names: list[str] | tuple[str, ...]) -> None
         shutil.copy(source / name, target / name)
 
 
+def page() -> str:
+    """Return RESULTS.md as what is kept makes it."""
+    pages = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined
+    )
+    return pages.get_template("RESULTS.md.jinja").render(context()).strip() + "\n"
+
+
 def context() -> dict[str, Any]:
     """Return every table and number that RESULTS.md shows."""
     folders = {name: Kept(RESULTS / name) for name in PARTS}
@@ -109,7 +113,7 @@ def context() -> dict[str, Any]:
         "headline": tables.headline([main, folders["sampling"]]),
         "best": best,
         "missing": [name for name in main.study["methods"] if name not in done],
-        "words": (Path(__file__).parent / "templates" / "mnist_words.md").read_text().strip(),
+        "facts": tables.facts(main, tuning),
         "goals": tables.goals(main, best),
         "differences": tables.differences(main),
         "tests": tables.tests(main),

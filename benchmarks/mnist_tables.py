@@ -344,6 +344,25 @@ def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
     }
 
 
+def facts(kept: Kept, tuning: Path) -> dict[str, Any]:
+    """Return the numbers that the words of the page speak of."""
+    rows = read(tuning / "trials.jsonl")
+    tried = [row for row in rows if row["method"] == "falcon" and enough(row)]
+    micro = {shift: _value(kept, "falcon", shift, "micro_ece") for shift in kept.study["shifts"]}
+    worst = max(micro, key=lambda shift: micro[shift])
+    return {
+        "lowest": min(tried, key=lambda row: row["test"]["micro_ece"]),
+        "highest": max(row["test"]["micro_ece"] for row in tried),
+        "chosen": best_of(tried)["falcon"],
+        "correlations": rank_correlations(rows),
+        "worst": worst,
+        "worst_value": micro.pop(worst),
+        "others": statistics.fmean(micro.values()),
+        "seeds": [round(value, 3) for value in kept.values("falcon", "micro_ece")],
+        "kept": [run["kept_epoch"] for name, run in kept.runs.items() if "/falcon/" in name],
+    }
+
+
 Make = Callable[[Kept], str]
 
 
