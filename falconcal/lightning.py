@@ -183,9 +183,9 @@ def _check_settings(falcon: Falcon) -> None:
                 f"under Lightning {name} is the Trainer's: give Trainer({name}=...), and leave it "
                 f"out of Falcon, which has {getattr(falcon, name)!r}."
             )
-    if falcon.keep == "best" or falcon.patience is not None:
+    if falcon.keep == "best" or falcon.patience is not None or falcon.average is not None:
         raise UserError(
-            "under Lightning its callbacks keep epochs and stop early: give the Trainer a "
-            'ModelCheckpoint(monitor="validation/nll") or an EarlyStopping, and leave keep="best" '
-            "and patience out of Falcon."
+            "under Lightning its callbacks keep epochs, stop early and average: give the Trainer a "
+            'ModelCheckpoint(monitor="validation/nll"), an EarlyStopping or a WeightAveraging, and '
+            'leave keep="best", patience and average out of Falcon.'
         )

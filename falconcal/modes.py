@@ -33,6 +33,25 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def quick_zeros() -> Iterator[None]:
+    """Take values below 1e-38, the denormal ones, for zero inside: processors are slow with them.
+
+    L2 shrinks weights to such values; an evidential LeNet, a third of it, took 2.5 times as long.
+    It holds for the thread that calls, and for those that it starts.
+    """
+    before = _takes_denormals_for_zero()
+    torch.set_flush_denormal(True)  # does nothing where a processor cannot
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+def _takes_denormals_for_zero() -> bool:
+    return bool(torch.full((1,), 1e-40) * 1 == 0)
+
+
+@contextmanager
 def seeded_random(seed: int) -> Iterator[None]:
     """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
     devices = list(range(torch.cuda.device_count()))

@@ -14,7 +14,7 @@ from falconcal.data import AT_ONCE, Batches, Part
 from falconcal.data.examples import check_inputs, check_labels, pairs, shape
 from falconcal.data.sharing import Share, share_of
 from falconcal.errors import UserError
-from falconcal.modes import evaluating, placed
+from falconcal.modes import evaluating, placed, quick_zeros
 
 ArrayLike = Tensor | numpy.ndarray | Sequence[Any]
 
@@ -202,7 +202,7 @@ def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predicti
     classes = getattr(batches, "classes", None)
     for inputs, labels in pairs(batches):
         check_inputs(inputs)
-        with evaluating(model), torch.no_grad():
+        with evaluating(model), torch.no_grad(), quick_zeros():
             logits = model(placed(model, inputs)).cpu()
         check_logits(logits, len(inputs), len(classes) if classes else None)
         yield Predictions.from_logits(logits, labels.cpu())

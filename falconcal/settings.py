@@ -29,6 +29,7 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LearningRate = PositiveNumber
 Share = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(gt=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Levels = Annotated[tuple[Weight, ...], Field(min_length=1, strict=False)]
 

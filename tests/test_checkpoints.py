@@ -67,20 +67,21 @@ class Stopping:
 
 
 @pytest.mark.parametrize("loader", ["own", "torch"])
-@pytest.mark.parametrize("stop_after", [1, 9, 14])
+@pytest.mark.parametrize(("stop_after", "average"), [(1, None), (9, 0.9), (14, None)])
 def test_an_interrupted_training_ends_with_the_same_bits(
-    tiny: Dataset, tmp_path: Path, loader: str, stop_after: int
+    tiny: Dataset, tmp_path: Path, loader: str, stop_after: int, average: float | None
 ) -> None:
     def batches() -> Batches:
         return tiny.train.batches(25) if loader == "own" else shuffled(tiny)
 
     undisturbed, history = History(), History()
     with undisturbed.recording():
-        expected = fit(batches(), tiny).state_dict()
+        expected = fit(batches(), tiny, average=average).state_dict()
     with checkpointing(tmp_path, every_minutes=0), pytest.raises(StoppedError):
-        fit(batches(), tiny, stop_after + 2)  # looking at the first batches takes two
+        # looking at the first batches takes two
+        fit(batches(), tiny, stop_after + 2, average=average)
     with checkpointing(tmp_path, every_minutes=0), history.recording():
-        found = fit(batches(), tiny).state_dict()
+        found = fit(batches(), tiny, average=average).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert list(history) == list(undisturbed)
 

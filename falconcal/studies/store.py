@@ -180,7 +180,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> I
             continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
             yield from _differences(old[key], new[key], f"{name}.")
-        elif not both or old[key] != new[key]:
+        elif old.get(key) != new.get(key):  # a setting of later that is None is as none at all
             there = json.dumps(old[key]) if key in old else "not set"
             here = json.dumps(new[key]) if key in new else "not set"
             yield f"{name}: {there} there, {here} now"

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from falconcal.errors import UserError
 from falconcal.selection import Candidate, EpochKeeper, Judgement
 from falconcal.tensors import read_tensors, write_tensors
+from falconcal.training.averaging import Average
 from falconcal.training.history import EpochRecord
 from falconcal.training.place import Place, RandomState, random_state
 
@@ -94,6 +95,7 @@ class Trained:
     records: list[EpochRecord]
     companions: dict[str, nn.Module]  # trained beside the model
     identity: dict[str, Any]  # settings and shapes: what a checkpoint must agree with
+    average: Average | None = None  # of its weights
 
 
 def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: Place) -> None:
@@ -106,6 +108,9 @@ def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: Place) -> N
     tensors.update(_prefixed("model", trained.model.state_dict()))
     for name, companion in trained.companions.items():
         tensors.update(_prefixed(f"companion/{name}", companion.state_dict()))
+    if trained.average is not None:
+        facts["averaged"] = trained.average.steps
+        tensors.update(_prefixed("average", trained.average.state))
     write_tensors(checkpoint.file, tensors, facts)
     checkpoint.written = time.monotonic()
 
@@ -119,6 +124,10 @@ def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
     trained.model.load_state_dict(_under("model", tensors))
     for name, companion in trained.companions.items():
         companion.load_state_dict(_under(f"companion/{name}", tensors))
+    if trained.average is not None:
+        trained.average.steps = facts["averaged"]
+        for name, value in _under("average", tensors).items():
+            trained.average.state[name].copy_(value)
     for number, optimizer in enumerate(trained.optimizers):
         _restore_optimizer(optimizer, facts["optimizers"][number], number, tensors)
     if trained.keeper is not None:
@@ -232,12 +241,20 @@ def _check_identity(file: Path, facts: dict[str, Any], expected: dict[str, Any])
     expected = json.loads(json.dumps(expected))
     found = facts["identity"]
     for name in sorted({*expected, *found}):
-        if expected.get(name) != found.get(name):
-            was, now = _where_they_differ(found.get(name), expected.get(name))
+        was, now = _stated(found.get(name)), _stated(expected.get(name))
+        if was != now:
+            was, now = _where_they_differ(was, now)
             raise UserError(
                 f"the checkpoint {file} is of another training: {name} was {was!r}, "
                 f"now {now!r}. Choose another folder, or delete it to start anew."
             )
+
+
+def _stated(value: Any) -> Any:
+    """Return a table without what is None: a setting of a later version is not in an older one."""
+    if not isinstance(value, dict):
+        return value
+    return {name: one for name, one in value.items() if one is not None}
 
 
 def _where_they_differ(first: Any, second: Any) -> tuple[Any, Any]:

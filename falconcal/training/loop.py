@@ -7,6 +7,7 @@ a judge likes best where there is one, and goes on where an interrupted training
 import copy
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -24,12 +25,13 @@ from falconcal.data.examples import check_walkable, mixed_seed, pairs
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.files import write_text
-from falconcal.modes import rest, resting_parts, seeded_random
+from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random
 from falconcal.predictions import predict
 from falconcal.processes import from_first, leave, take_statistics_from_first
 from falconcal.selection import EpochKeeper
 from falconcal.settings import (
     Count,
+    Decay,
     LearningRate,
     PositiveNumber,
     Seed,
@@ -39,6 +41,7 @@ from falconcal.settings import (
     settings,
 )
 from falconcal.tensors import read_tensors, write_tensors
+from falconcal.training.averaging import Average
 from falconcal.training.batches import grouped, shared_out
 from falconcal.training.checkpoints import (
     Checkpoint,
@@ -78,6 +81,7 @@ class Training:
     patience: Count | None = None  # epochs after the best one at which training ends; best is kept
     clip_norm: PositiveNumber | None = None  # largest norm of the gradient of a step
     accumulate: Count = 1  # batches that count as one step
+    average: Decay | None = None  # of a running mean of the weights, which is then what is kept
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: Count = 1  # of this machine, a process each
     num_nodes: Count = 1
@@ -187,16 +191,21 @@ class Work:
         if self.outcome is not None:
             self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
         # walking through a DataLoader draws random numbers too
-        with seeded_random(mixed_seed(seed, rank) if rank else seed):
+        with quick_zeros(), seeded_random(mixed_seed(seed, rank) if rank else seed):
             self._prepare(fabric)
             place = self._resumed()
             while not (self.records and self.records[-1].ended):
                 place = self._run_epoch(fabric, place)
-            if self.keeper is not None:
-                self.model.load_state_dict(self.keeper.best().weights)
+            self._take_what_is_kept()
             if self.outcome is not None and rank == 0:
                 records = [asdict(record) for record in self.records]
                 write_tensors(self.outcome, self.model.state_dict(), {"records": records})
+
+    def _take_what_is_kept(self) -> None:
+        if self.keeper is not None:
+            self.model.load_state_dict(self.keeper.best().weights)
+        elif self.average is not None:
+            self.model.load_state_dict(self.average.state)
 
     def _prepare(self, fabric: Fabric) -> None:
         check_walkable(self.train, "training")
@@ -242,6 +251,9 @@ class Work:
             for name in self.beside
         }
         self.optimizers = [stepped[number] for number in range(len(optimizers))]
+        decay = self.training.average
+        self.average = Average(self.model, decay) if decay is not None else None
+        self.trained.average = self.average
 
     def _wrap(self, fabric: Fabric, name: str | None, stepped: dict[int, Any]) -> nn.Module:
         """Return a network as wrapped for training; its optimisers, wrapped, by their number."""
@@ -282,9 +294,8 @@ class Work:
         """Train from a place to the end of its epoch, judge and record it; return the next."""
         rest(self.model, self.resting)
         means = self._train_epoch(fabric, place)
-        if fabric.world_size > 1:
-            take_statistics_from_first(self.model)
-        judgement = self.keeper.judge(self.model, place.epoch) if self.keeper is not None else {}
+        take_statistics_from_first(self.model)
+        judgement = self._judge(place.epoch)
         ended = self._why_it_ends(place.epoch)
         kept = self.keeper.best().epoch if ended and self.keeper is not None else None
         record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept, ended)
@@ -294,6 +305,12 @@ class Work:
         if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, bool(ended)):
             self._save(fabric, Place(place.epoch + 1))
         return Place(place.epoch + 1)
+
+    def _judge(self, epoch: int) -> dict[str, float]:
+        """Return the figures of an epoch, if one is to be chosen."""
+        with self.average.in_place() if self.average is not None else nullcontext():
+            take_statistics_from_first(self.model)  # the mean of them is each process's own too
+            return self.keeper.judge(self.model, epoch) if self.keeper is not None else {}
 
     def _why_it_ends(self, epoch: int) -> Ended | None:
         """Return why this epoch is the last, if it is; all processes come to the same."""
@@ -316,6 +333,8 @@ class Work:
             steps = [self._step(fabric, place, *batch) for batch in group]
             clip_norm = self.training.clip_norm
             place.add(run_steps(fabric, steps, self.objectives, self.optimizers, clip_norm))
+            if self.average is not None:
+                self.average.update()
             if self.checkpoint is not None and self.checkpoint.due_now():
                 self._save(fabric, place)
         return place.means()
