@@ -312,7 +312,9 @@ def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
 
 def test_what_was_begun_binds(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    (tmp_path / "checkpoints" / PLAIN / "falcon" / "seed-0").mkdir(parents=True)
+    with Store(tmp_path).checkpointing(RunKey(PLAIN, "falcon", 0)):
+        dataset, falcon = load_stripes(), study().method("falcon")
+        train(study(), dataset, 0, falcon, dataset.validation.batches())  # and then was killed
     with pytest.raises(UserError, match=r"methods\.falcon\.epochs"):
         run_study(study("falcon.epochs=3"), tmp_path, Silent())
 

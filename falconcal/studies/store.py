@@ -165,7 +165,7 @@ class Store:
     def _bound(self, methods: dict[str, Any]) -> dict[str, Any]:
         """Return the methods whose settings bind: something was made with them, or is begun."""
         made = {REFERENCE, *(run.method for run in self.runs())}
-        begun = {path.name for path in self._checkpoints.glob("*/*")}
+        begun = {path.parent.name for path in self._checkpoints.glob("runs/*/*/seed-*")}
         return {
             name: table
             for name, table in methods.items()
