@@ -75,8 +75,12 @@ class Kept:
         return statistics.fmean(self.values(method, figure, variant))
 
     def seconds(self, method: str) -> float:
-        """Return processor seconds of an epoch's training, a mean over seeds."""
-        records = [run for name, run in self.runs.items() if name.split("/")[1] == method]
+        """Return processor seconds of an epoch's training, a mean over seeds.
+
+        A run that was taken up again knows the seconds of its rest alone, and does not count.
+        """
+        runs = [run for name, run in self.runs.items() if name.split("/")[1] == method]
+        records = [run for run in runs if not run["resumed"]] or runs
         return statistics.fmean(run["training_cpu_seconds"] / run["epochs"] for run in records)
 
     def examples(self, method: str) -> int:
