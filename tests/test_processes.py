@@ -87,9 +87,11 @@ def run_together(count: int, *words: str, check: bool = True) -> subprocess.Comp
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}",
                "--standalone", *words]  # fmt: skip
-    return subprocess.run(
-        command, env=environment, check=check, capture_output=True, text=True, timeout=120, cwd=ROOT
+    done = subprocess.run(
+        command, env=environment, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT
     )
+    assert done.returncode == 0 or not check, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,9 @@ def search(
 
 
 def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [
+        {key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows
+    ]
 
 
 # what is searched
