@@ -36,7 +36,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 def quick_zeros() -> Iterator[None]:
     """Take values below 1e-38, the denormal ones, for zero inside: processors are slow with them.
 
-    L2 shrinks weights to such values; an evidential LeNet, a third of it, took 2.5 times as long.
+    L2 shrinks weights to such values, a third of an evidential LeNet on MNIST.
     It holds for the thread that calls, and for those that it starts.
     """
     before = _takes_denormals_for_zero()
