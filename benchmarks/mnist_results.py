@@ -105,33 +105,43 @@ def context() -> dict[str, Any]:
     folders = {name: Kept(RESULTS / name) for name in PARTS}
     done = {name for kept in folders.values() if kept.there for name in kept.methods}
     main, tuning = folders["main"], RESULTS / "tuning"
+    few = folders["sampling"]
     record, best = next(iter(main.runs.values())), tables.best_row(tuning)
     return {
         "study": main.study,
         "record": record,
         "hours": tables.core_hours(folders.values(), tuning),
-        "headline": tables.headline([main, folders["sampling"]]),
+        "headline": tables.headline(main, few),
         "best": best,
         "missing": [name for name in main.study["methods"] if name not in done],
         "facts": tables.facts(main, tuning),
-        "goals": tables.goals(main, best),
-        "differences": tables.differences(main),
-        "tests": tables.tests(main),
-        "shifts": tables.by_shift(main, main.study["shifts"]),
-        "apart": tables.by_shift(main, main.study["selection_shifts"]),
+        "goals": tables.goals(main, few, best),
+        "full": measured(main),
+        "few": measured(few) if few.there else None,
+        "few_images": FEW,
         "apart_by_level": tables.confidence_and_accuracy(
             main, main.study["selection_shifts"], (tables.PLAIN_METHOD, "falcon", best)
         ),
-        "distributions": tables.section(main, "In domain and truly out of distribution"),
-        "outliers": tables.section(main, "Outliers"),
-        "classes": tables.classes(main),
-        "nll": tables.by_level(main, "nll", main.study["shifts"], main.methods),
         "recalibrated": tables.by_level(main, "ece", ["yzoom"], tables.RECALIBRATED),
         "ablation": or_not_yet(folders["ablation"], tables.variants),
         "sensitivity": or_not_yet(folders["sensitivity"], tables.variants),
         "trials": tables.trials(tuning),
         "families": tables.families(tuning),
         "correlations": tables.correlations(tuning),
+    }
+
+
+def measured(kept: Kept) -> dict[str, str]:
+    """Return the tables that every folder of runs has."""
+    return {
+        "differences": tables.differences(kept),
+        "tests": tables.tests(kept),
+        "shifts": tables.by_shift(kept, kept.study["shifts"]),
+        "apart": tables.by_shift(kept, kept.study["selection_shifts"]),
+        "distributions": tables.section(kept, "In domain and truly out of distribution"),
+        "outliers": tables.section(kept, "Outliers"),
+        "classes": tables.classes(kept),
+        "nll": tables.by_level(kept, "nll", kept.study["shifts"], kept.methods),
     }
 
 
