@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -9,6 +10,7 @@ import pytest
 import scipy.ndimage
 import scipy.stats
 import torch
+from torch import Tensor
 
 from falconcal.errors import UsageError, UserError
 from falconcal.shifts import SHIFTS, Shift, affine_shifts, find_shift, plain_shifts, signal_shifts
@@ -138,6 +140,19 @@ def test_noise_is_uniform_and_normal() -> None:
     assert scipy.stats.kstest(normal, "norm").pvalue > 1e-3
     assert uniform.min() > 0
     assert uniform.max() < 1
+
+
+@pytest.mark.parametrize("draw", [Noise.uniform, Noise.paired_uniform])
+def test_the_highest_number_is_below_one_and_finds_a_place_in_any_list(
+    draw: Callable[[Noise, tuple[int, ...]], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Noise, "_bits", lambda noise, count, _: -torch.ones(len(noise.examples), count).long()
+    )
+    highest = draw(noise(count=1), (4,))
+    assert (highest == 1 - 2**-24).all()
+    counts = torch.arange(1, 5000)
+    assert torch.equal((highest[0, 0] * counts).long(), counts - 1)
 
 
 def test_noise_of_neighbours_is_unrelated() -> None:

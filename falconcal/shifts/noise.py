@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+BELOW_ONE = 1 - 2.0**-24  # the highest of 24 bits and a half is none of float32, and rounds to 1
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -51,12 +53,12 @@ class Noise:
         halves = self._bits(-(-count // 2), stream).view(torch.int32)  # (N, count or one more)
         # the upper 24 bits of each half, what float32 can hold
         centred = halves.bitwise_right_shift_(8).bitwise_and_(0xFFFFFF).float().add_(0.5)
-        return centred.mul_(2.0**-24)[:, :count]
+        return centred.mul_(2.0**-24).clamp_(max=BELOW_ONE)[:, :count]
 
     def _unit(self, shape: tuple[int, ...], stream: str) -> Tensor:
         bits = self._bits(math.prod(shape), stream)  # (N, P)
         centred = ((bits >> 40) & 0xFFFFFF).float() + 0.5  # 24 bits, what float32 can hold
-        return (centred / 2**24).reshape(-1, *shape)
+        return (centred / 2**24).clamp_(max=BELOW_ONE).reshape(-1, *shape)
 
     def _bits(self, positions: int, stream: str) -> Tensor:
         key = zlib.crc32(f"{self.name}/{self.seed}/{self.level}/{stream}".encode())

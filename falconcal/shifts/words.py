@@ -54,9 +54,8 @@ def swap(
         raise UserError(f"expected padding and at least one word, got {tokens} tokens in all.")
     places = torch.ones_like(words, dtype=torch.bool) if padding_too else words != PADDING
     drawn = noise.uniform(tuple(words.shape[1:]), stream=1) * (tokens - 1)  # (N, L)
-    # a number just below 1 times many words may round up to their number
-    others = drawn.long().clamp_(max=tokens - 2) + 1
-    return torch.where(_hit(places, share, noise), others.to(words.dtype), words)
+    others = (drawn.long() + 1).to(words.dtype)
+    return torch.where(_hit(places, share, noise), others, words)
 
 
 def drop(words: Tensor, share: float, noise: Noise) -> Tensor:
