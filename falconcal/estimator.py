@@ -178,11 +178,14 @@ class Scaling:
     def of(cls, rows: NDArray[Any], *, by_column: bool) -> Self:
         """Standardise every column of a table; bring anything else to 0 ... 1 as a whole."""
         rows = rows.astype(numpy.float64)
+        axis = 0 if by_column else None
+        spread = reach = rows.max(axis) - rows.min(axis)
         if by_column:
+            # of a constant column this is not 0 but what the mean was rounded by
             middle, spread = rows.mean(0), rows.std(0)
         else:
-            middle, spread = rows.min(), rows.max() - rows.min()
-        return cls(middle, numpy.where(spread > 0, spread, 1.0))  # constant ones stay constant
+            middle = rows.min()
+        return cls(middle, numpy.where(reach > 0, spread, 1.0))  # constant ones stay constant
 
     def apply(self, rows: NDArray[Any]) -> NDArray[numpy.float64]:
         scaled: NDArray[numpy.float64] = (rows.astype(numpy.float64) - self.middle) / self.spread

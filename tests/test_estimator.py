@@ -17,7 +17,7 @@ from torch import nn
 
 from falconcal import Bounds, Examples, Falcon, FalconClassifier
 from falconcal.errors import UserError
-from falconcal.estimator import split
+from falconcal.estimator import Scaling, split
 from falconcal.models import MLP, LeNet
 from tests.conftest import CLASSES, small_network, stripes
 
@@ -197,6 +197,16 @@ def test_settings_of_falcon_are_passed_on_and_wrong_ones_named(
 def test_constant_inputs_are_no_obstacle() -> None:
     model = FalconClassifier(epochs=1).fit(numpy.ones((20, 2)), numpy.arange(20) % 2)
     assert numpy.isfinite(model.predict_proba(numpy.ones((3, 2)))).all()
+
+
+def test_a_constant_column_is_left_alone_where_its_deviation_is_rounded() -> None:
+    """The deviation of many numbers 0.1 is 2e-17, not 0."""
+    rows = numpy.column_stack([numpy.full(90, 0.1), numpy.arange(90) % 3])
+    assert rows[:, 0].std() > 0
+    scaling = Scaling.of(rows, by_column=True)
+    assert scaling.spread[0] == 1
+    numpy.testing.assert_allclose(scaling.spread[1], rows[:, 1].std())
+    assert abs(scaling.apply(numpy.array([[0.2, 0.0]]))[0, 0] - 0.1) < 1e-12
 
 
 def test_examples_are_held_out_by_class() -> None:
