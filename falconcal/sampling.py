@@ -47,6 +47,7 @@ class Sampled(nn.Module):
     def __init__(self, model: nn.Module, samples: int, is_random: IsRandom, seed: int = 0) -> None:
         super().__init__()
         self.model, self.samples, self.is_random, self.seed = model, samples, is_random, seed
+        self.training = model.training  # or every part would seem held in the other mode
         self.fans: dict[tuple[object, ...], Fan | None] = {}  # found once for each kind of batch
 
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)

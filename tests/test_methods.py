@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.entrance import find_entrance
@@ -150,6 +151,37 @@ def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
 
 # level between steps, and where no mistake was seen; so without a gradient
 STEPS = {"histogram", "isotonic"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Dataset) -> None:
+    """What ``fit`` and ``load`` return is in that mode, and may be trained again."""
+    method = made(name, epochs=2)
+    given = [small_network(seed=0), small_network(seed=0).eval()]
+    first, second = (
+        method.fit(model, tiny.train.batches(30), tiny.validation.batches()).state_dict()
+        for model in given
+    )
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(784), nn.Dropout(0.1), nn.Linear(784, 3))
+    model[1].eval()
+    fitted = made(name, epochs=1).fit(model, tiny.train.batches(30), tiny.validation.batches())
+    (norm,) = [layer for layer in fitted.modules() if isinstance(layer, nn.BatchNorm1d)]
+    assert norm.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_loader_that_draws_leaves_the_callers_random_state(name: str, tiny: Dataset) -> None:
+    data = TensorDataset(tiny.train.inputs, tiny.train.labels)
+    loaders: list[Any] = [DataLoader(data, batch_size=30, shuffle=True) for _ in range(2)]
+    loaders[0].bounds = tiny.bounds
+    model, state = small_network(), torch.get_rng_state()
+    made(name, epochs=1).fit(model, *loaders)
+    assert torch.equal(state, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -98,6 +98,7 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
     assert count_examples(DataLoader(data, sampler=SubsetRandomSampler(range(30)))) == 30
     assert count_examples(DataLoader(data, sampler=sampler)) == 50  # of all processes
     assert count_examples(DataLoader(Stream(), batch_size=5)) == 17
+    assert count_examples(DataLoader(data, batch_sampler=[[0, 1, 2], [3, 4]])) == 5
     with pytest.raises(UserError, match="at least one training batch, got none"):
         count_examples([])
 

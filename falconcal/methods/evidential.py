@@ -65,6 +65,7 @@ class Evidence(nn.Module):
     def __init__(self, model: nn.Module, form: EvidenceForm = "relu") -> None:
         super().__init__()
         self.model, self.form = model, form
+        self.training = model.training  # or every part would seem held in the other mode
 
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
         return torch.log1p(EVIDENCE[self.form](wide(self.model(inputs))))

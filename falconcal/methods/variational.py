@@ -36,7 +36,7 @@ class Variational(Training, abc.ABC):
         return fit_objectives(network, train, validation, objectives, self, bounds)
 
     def structure(self, model: nn.Module) -> nn.Module:
-        return Sampled(self.convert(model), self.samples, is_bayesian, self.seed).eval()
+        return Sampled(self.convert(model), self.samples, is_bayesian, self.seed)
 
     def objectives(self, examples: int) -> list[Objective]:
         return [Objective("bound", partial(bound_terms, self, examples), adam(self))]
@@ -63,15 +63,16 @@ def count_examples(train: Batches) -> int:
 
     What cannot say so is walked through once.
     """
-    check_walkable(train, "training")
     if isinstance(train, TensorBatches):
         return len(train.examples)
     if isinstance(train, DataLoader):
-        sampler = train.sampler
+        # beside batches of one's own torch keeps a sampler of everything, which nothing walks
+        sampler = getattr(train.batch_sampler, "sampler", None)
         chosen = sampler.dataset if isinstance(sampler, DistributedSampler) else sampler
         if isinstance(chosen, Sized):
             return len(chosen)
     with torch.random.fork_rng():
+        check_walkable(train, "training")
         return sum(len(labels) for _, labels in pairs(train))
 
 
