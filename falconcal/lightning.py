@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from falconcal.data.examples import check_inputs
+from falconcal.data.examples import check_whole
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.methods import Falcon
@@ -14,7 +14,7 @@ from falconcal.metrics import accuracy, expected_calibration_error, negative_log
 from falconcal.predictions import Predictions, Scores
 from falconcal.settings import as_dict
 from falconcal.training import Processes, Step, bounds_of, run_steps, set_dropout
-from falconcal.training.preparing import batch_random, laid_out, lay_out_weights
+from falconcal.training.preparing import batch_random, check_batch, laid_out, lay_out_weights
 
 try:
     from lightning.pytorch import LightningModule
@@ -114,11 +114,12 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         return inputs, labels
 
     def _step(self, inputs: Tensor, labels: Tensor, index: int) -> Step:
-        check_inputs(inputs)
+        check_whole(labels)
         loader = self.trainer.train_dataloader
+        bounds = bounds_of(loader, self.falcon.bounds, inputs)
+        check_batch(inputs, labels, bounds)
         if self._entrance is None:
             self._entrance = find_entrance(self.model, inputs)
-            self._bounds = bounds_of(loader, self.falcon.bounds, inputs)
         epoch = self.current_epoch + 1
         return Step(
             model=self.model,
@@ -128,7 +129,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
             epochs=self._epochs(),
             random=batch_random(self.falcon.seed, epoch, index),
             classes=getattr(loader, "classes", None),
-            bounds=self._bounds,
+            bounds=bounds,
             bare=self.model,
             entrance=self._entrance,
             processes=self._processes(),

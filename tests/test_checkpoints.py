@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,36 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         found = fit(batches(), tiny, average=average).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert list(history) == list(undisturbed)
+
+
+@pytest.mark.parametrize("stop_after", [1, 9, 14])
+def test_a_loader_with_random_numbers_of_its_own_goes_on_with_them(
+    tiny: Dataset, tmp_path: Path, stop_after: int
+) -> None:
+    class Loader(DataLoader[tuple[torch.Tensor, ...]]):
+        numbers: Iterator[int]
+        last: int
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            for batch in super().__iter__():
+                if next(self.numbers) == self.last:
+                    raise StoppedError
+                yield batch
+
+    def trained(last: int) -> dict[str, torch.Tensor]:
+        data = TensorDataset(tiny.train.inputs, tiny.train.labels)
+        own = torch.Generator().manual_seed(7)
+        loader = Loader(data, batch_size=25, shuffle=True, generator=own)
+        loader.numbers, loader.last = count(), last
+        method = Falcon(epochs=5, bounds=tiny.bounds)
+        return method.fit(convolutional(), loader, tiny.validation.batches()).state_dict()
+
+    expected = trained(-1)
+    with checkpointing(tmp_path, every_minutes=0), pytest.raises(StoppedError):
+        trained(stop_after + 2)  # looking at the first batches takes two
+    with checkpointing(tmp_path, every_minutes=0):
+        found = trained(-1)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_a_complete_training_is_not_trained_again(tiny: Dataset, tmp_path: Path) -> None:

@@ -139,3 +139,25 @@ def test_what_is_missing_is_said(tiny: Dataset) -> None:
     step.epoch = 3
     with pytest.raises(UserError, match="from 1 to 2, got 3"):
         step(tiny.train.inputs, tiny.train.labels)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.int64])
+def test_labels_of_any_whole_type_will_do(tiny: Dataset, dtype: torch.dtype) -> None:
+    model = small_network()
+    step = FalconStep(model, torch.optim.Adam(model.parameters()), Falcon(bounds=UNIT))
+    inputs, labels = next(iter(tiny.train.batches(10)))
+    assert step(inputs, labels.to(dtype))["clean/cross_entropy"] > 0
+    with pytest.raises(UserError, match="a true class for every example"):
+        step(inputs, torch.full((10,), -1))
+    with pytest.raises(UserError, match="expected inputs from 0 to 1, got -2"):
+        step(6 * inputs - 3, labels)
+
+
+def test_dropout_is_set_and_what_only_fit_can_do_is_refused() -> None:
+    model = small_network()
+    FalconStep(model, torch.optim.Adam(model.parameters()), Falcon(bounds=UNIT, dropout=0.4))
+    (layer,) = [layer for layer in model.modules() if isinstance(layer, nn.Dropout)]
+    assert layer.p == 0.4
+    for changed in ({"keep": "best"}, {"patience": 1}, {"average": 0.9}):
+        with pytest.raises(UserError, match="in a loop of your own"):
+            FalconStep(model, torch.optim.Adam(model.parameters()), Falcon(**changed))

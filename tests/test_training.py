@@ -181,11 +181,18 @@ def test_training_that_collapses_says_so(tiny: Dataset) -> None:
         )
 
 
-def test_training_that_diverges_says_so(tiny: Dataset) -> None:
+@pytest.mark.parametrize("kind", [L2Dropout, Falcon])
+def test_training_that_diverges_says_so(kind: type[L2Dropout | Falcon], tiny: Dataset) -> None:
     with pytest.raises(UserError, match=r"diverged.*epoch"):
-        L2Dropout(epochs=20, learning_rate=1e30, dropout=0.0).fit(
+        kind(epochs=20, learning_rate=1e38, dropout=0.0).fit(
             small_network(), tiny.train.batches(), tiny.validation.batches()
         )
+
+
+def test_inputs_outside_of_stated_bounds_are_refused(tiny: Dataset) -> None:
+    loader = [(6 * inputs - 3, labels) for inputs, labels in tiny.train.batches(30)]
+    with pytest.raises(UserError, match="expected inputs from 0 to 1, got -2"):
+        Falcon(epochs=1, bounds=Bounds(0, 1)).fit(small_network(), loader, loader)
 
 
 def test_an_empty_loader_is_refused(tiny: Dataset) -> None:

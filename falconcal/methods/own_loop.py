@@ -7,22 +7,28 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from falconcal.data.examples import check_inputs
+from falconcal.data.examples import check_whole
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.methods.falcon import Falcon
 from falconcal.modes import rest, resting_parts
-from falconcal.training import Processes, Step, run_steps
-from falconcal.training.preparing import batch_random, bounds_of, laid_out, lay_out_weights
+from falconcal.training import Processes, Step, run_steps, set_dropout
+from falconcal.training.preparing import (
+    batch_random,
+    bounds_of,
+    check_batch,
+    laid_out,
+    lay_out_weights,
+)
 
 
 class FalconStep:
     """Both steps of FALCON on a batch: the clean one with your optimiser, then calibration.
 
-    ``falcon`` holds the weights, the annealing, the bounds of the inputs, ``clip_norm``,
-    ``accumulate`` and ``precision``; its learning rate is not used, your optimiser has its own.
-    Schedulers work on your optimiser, and on ``calibration_optimizer``. What is left behind in the
-    module is its weights alone.
+    ``falcon`` holds the weights, the annealing, the bounds of the inputs, ``dropout``,
+    ``clip_norm``, ``accumulate`` and ``precision``; its learning rate is not used, your optimiser
+    has its own. Schedulers work on your optimiser, and on ``calibration_optimizer``. What is left
+    behind in the module is its weights alone.
     """
 
     def __init__(
@@ -34,6 +40,9 @@ class FalconStep:
         fabric: Fabric | None = None,
     ) -> None:
         self.falcon, self.model = falcon or Falcon(), model
+        _check_settings(self.falcon)
+        if self.falcon.dropout is not None:
+            set_dropout(model, self.falcon.dropout)
         self.epoch, self._batch = 1, 0
         self._objectives = self.falcon.objectives()
         self._resting = resting_parts(model)
@@ -67,19 +76,20 @@ class FalconStep:
         self._processes = Processes.of(fabric)
 
     def _step(self, inputs: Tensor, labels: Tensor) -> Step:
-        check_inputs(inputs)
+        check_whole(labels)
+        bounds = bounds_of((), self.falcon.bounds, inputs)
+        check_batch(inputs, labels, bounds)
         if self._entrance is None:
             self._entrance = find_entrance(self.model, inputs)
-            self._bounds = bounds_of((), self.falcon.bounds, inputs)
         self._batch += 1
         return Step(
             model=self._wrapped,
             inputs=laid_out(inputs),
-            labels=labels,
+            labels=labels.long(),
             epoch=self._checked_epoch(),
             epochs=self.falcon.epochs,
             random=batch_random(self.falcon.seed, self.epoch, self._batch - 1),
-            bounds=self._bounds,
+            bounds=bounds,
             bare=self.model,
             entrance=self._entrance,
             processes=self._processes,
@@ -106,6 +116,15 @@ class FalconStep:
                 "many there are with Falcon(epochs=...), and walk them with step.epochs()."
             )
         return self.epoch
+
+
+def _check_settings(falcon: Falcon) -> None:
+    """Refuse settings that a loop of one's own would pass over in silence."""
+    if falcon.keep == "best" or falcon.patience is not None or falcon.average is not None:
+        raise UserError(
+            "in a loop of your own you keep epochs, stop early and average yourself: leave "
+            'keep="best", patience and average out of Falcon, or train with Falcon.fit.'
+        )
 
 
 def _fabric_for(model: nn.Module, falcon: Falcon) -> Fabric:

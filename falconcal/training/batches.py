@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from lightning_fabric import Fabric
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.utils.data import DataLoader
 
 from falconcal.data import Batches
@@ -36,6 +36,13 @@ def shared_out(batches: Batches, fabric: Fabric) -> Batches:
     if isinstance(batches, DataLoader):
         return fabric.setup_dataloaders(batches, move_to_device=False)  # type: ignore[return-value]
     return PartOfBatches(batches, fabric.global_rank, fabric.world_size)
+
+
+def own_generators(batches: Batches) -> tuple[Generator, ...]:
+    """Return the sources of random numbers that a DataLoader was given for its order."""
+    holders = (batches, getattr(batches, "sampler", None))
+    found = [getattr(holder, "generator", None) for holder in holders]
+    return tuple({id(one): one for one in found if isinstance(one, Generator)}.values())
 
 
 class PartOfBatches:

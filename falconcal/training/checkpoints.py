@@ -25,6 +25,7 @@ from falconcal.training.history import EpochRecord
 from falconcal.training.place import Place, RandomState, random_state
 
 FORMAT = 1
+SEVERAL = ("cuda", "sources")  # random states of which there may be any number
 
 
 @dataclass
@@ -138,7 +139,7 @@ def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
 
 def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
     tensors.update(_prefixed("sum", place.sums))
-    states = {"start": place.start, "now": random_state()}
+    states = {"start": place.start, "now": random_state(place.sources)}
     return {
         "epoch": place.epoch,
         "steps": place.steps,
@@ -165,14 +166,19 @@ def _restored_place(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Place:
 
 def _random_facts(name: str, state: RandomState, tensors: dict[str, Tensor]) -> dict[str, Any]:
     tensors[f"random/{name}/torch"] = state["torch"]
-    for number, device in enumerate(state["cuda"]):
-        tensors[f"random/{name}/cuda/{number}"] = device
-    return {"numpy": state["numpy"], "python": state["python"], "cuda": len(state["cuda"])}
+    for kind in SEVERAL:
+        for number, one in enumerate(state[kind]):
+            tensors[f"random/{name}/{kind}/{number}"] = one
+    counts = {kind: len(state[kind]) for kind in SEVERAL}
+    return {"numpy": state["numpy"], "python": state["python"], **counts}
 
 
 def _restored_random(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> RandomState:
-    cuda = [tensors[f"random/{name}/cuda/{number}"] for number in range(facts["cuda"])]
-    return {**facts, "torch": tensors[f"random/{name}/torch"], "cuda": cuda}
+    several = {
+        kind: [tensors[f"random/{name}/{kind}/{number}"] for number in range(facts.get(kind, 0))]
+        for kind in SEVERAL
+    }
+    return {**facts, **several, "torch": tensors[f"random/{name}/torch"]}
 
 
 def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) -> list[Any]:

@@ -42,7 +42,7 @@ from falconcal.settings import (
 )
 from falconcal.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
-from falconcal.training.batches import grouped, shared_out
+from falconcal.training.batches import grouped, own_generators, shared_out
 from falconcal.training.checkpoints import (
     Checkpoint,
     Trained,
@@ -288,7 +288,9 @@ class Work:
         place = load_checkpoint(self.checkpoint, self.trained) if self.checkpoint else None
         for record in self.records if self.outcome is None else []:
             announce(record)
-        return place or Place(1)
+        place = place or Place(1)
+        place.sources = own_generators(self.batches)
+        return place
 
     def _run_epoch(self, fabric: Fabric, place: Place) -> Place:
         """Train from a place to the end of its epoch, judge and record it; return the next."""
@@ -303,8 +305,8 @@ class Work:
         if self.outcome is None:
             announce(record)
         if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, bool(ended)):
-            self._save(fabric, Place(place.epoch + 1))
-        return Place(place.epoch + 1)
+            self._save(fabric, Place(place.epoch + 1, place.sources))
+        return Place(place.epoch + 1, place.sources)
 
     def _judge(self, epoch: int) -> dict[str, float]:
         """Return the figures of an epoch, if one is to be chosen."""
@@ -341,7 +343,7 @@ class Work:
 
     def _step(self, fabric: Fabric, place: Place, inputs: Tensor, labels: Tensor) -> Step:
         if place.epoch == 1:
-            check_batch(inputs, labels)
+            check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
             inputs=laid_out(fabric.to_device(inputs)),

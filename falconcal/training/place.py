@@ -12,13 +12,15 @@ from falconcal.errors import UserError
 from falconcal.training.objectives import Terms
 
 RandomState = dict[str, Any]
+Sources = tuple[torch.Generator, ...]
 
 
 class Place:
     """A place in a training; terms are summed as tensors, so that no step waits for a number."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, sources: Sources = ()) -> None:
         self.epoch = epoch  # from 1
+        self.sources = sources  # of the order of batches, where they have their own
         self.steps, self.batches = 0, 0  # done in this epoch
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
@@ -28,15 +30,15 @@ class Place:
     def begin(self) -> None:
         """Stand where the epoch began, so that its batches come in the same order again."""
         if self.start is not None:
-            set_random_state(self.start)
+            set_random_state(self.start, self.sources)
             return
         self.go_on()
-        self.start = random_state()
+        self.start = random_state(self.sources)
 
     def go_on(self) -> None:
         """Stand where the checkpoint was written, if there is one."""
         if self.resumed is not None:
-            set_random_state(self.resumed)
+            set_random_state(self.resumed, self.sources)
             self.resumed = None
 
     def next_batch(self) -> int:
@@ -66,21 +68,24 @@ class Place:
         return means
 
 
-def random_state() -> RandomState:
+def random_state(sources: Sources = ()) -> RandomState:
     """Return the state of every source of random numbers that training or its data may use."""
     kind, keys, *rest = numpy.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all(),
+        "sources": [source.get_state() for source in sources],
         "numpy": [kind, numpy.asarray(keys).tolist(), *rest],
         "python": random.getstate(),
     }
 
 
-def set_random_state(state: RandomState) -> None:
+def set_random_state(state: RandomState, sources: Sources = ()) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"]:
         torch.cuda.set_rng_state_all(state["cuda"])
+    for source, kept in zip(sources, state["sources"], strict=False):  # a new loader may have none
+        source.set_state(kept)
     numpy.random.set_state(tuple(state["numpy"]))
     version, keys, gauss = state["python"]
     random.setstate((version, tuple(keys), gauss))

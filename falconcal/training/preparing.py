@@ -51,9 +51,11 @@ def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
 
 
-def check_batch(inputs: Tensor, labels: Tensor) -> None:
-    """Refuse in the first epoch what would fail later with a riddle."""
+def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
+    """Refuse in the first epoch what would fail later with a riddle, or be clipped in silence."""
     check_inputs(inputs)
+    if bounds is not None:
+        bounds.check(inputs)
     if (labels < 0).any():
         raise UserError("training needs a true class for every example, got labels below 0.")
 
