@@ -39,7 +39,7 @@ def predictive_entropy_terms(
 ) -> Tensor:
     """L_S of each example: (N, C), (N,) -> (N,)."""
     _check_form(form, EntropyForm)
-    classes = logits.shape[1]
+    logits, classes = wide(logits), logits.shape[1]
     wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
     if form == "renormalised":
         log_probs = logits.masked_fill(~wrong, -torch.inf).log_softmax(1)  # over wrong classes
@@ -66,7 +66,7 @@ def calibration_loss(
     losses of the processes add up to that of the whole.
     """
     _check_form(form, CalibrationForm)
-    confidence, predicted = logits.softmax(1).max(1)  # (N,), (N,)
+    confidence, predicted = wide(logits).softmax(1).max(1)  # (N,), (N,)
     accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins, total)  # (N,)
     squares = (accuracy - confidence).square().sum()
     if form == "half_sum":
@@ -87,7 +87,8 @@ def bin_accuracy(
     confidence: Tensor, correct: Tensor, bins: int, total: Total = lambda value: value
 ) -> Tensor:
     """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
-    index = bin_index(confidence, bins)  # (N,)
+    # NaN has no bin; through the confidence it stays in the loss, where training looks for it
+    index = bin_index(confidence.nan_to_num(), bins)  # (N,)
     counts = total(torch.bincount(index, minlength=bins))  # (M,)
     hits = total(torch.bincount(index, weights=correct.double(), minlength=bins))  # (M,)
     return (hits / counts.clamp_min(1))[index].to(confidence.dtype)

@@ -390,3 +390,12 @@ def test_the_last_layer_can_be_named() -> None:
     assert isinstance(with_last_layer(network, FLIPOUT, "head").get_submodule("head"), Flipout)
     with pytest.raises(UserError, match=r"name of an nn\.Linear, \['head', 'body'\], got 'neck'"):
         with_last_layer(network, FLIPOUT, "neck")
+
+
+def test_flows_are_as_wide_as_what_flows_where_layers_give_half() -> None:
+    flows, z = Flows(2, 6, 8), torch.randn(4, 6)
+    for layer in [layer for layer in flows.modules() if isinstance(layer, nn.Linear)]:
+        layer.register_forward_hook(lambda _, __, output: output.half())
+        layer.register_forward_pre_hook(lambda _, inputs: inputs[0].float())
+    moved, log_determinant = flows(z)
+    assert moved.dtype == log_determinant.dtype == torch.float32

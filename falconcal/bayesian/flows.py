@@ -26,8 +26,9 @@ class MaskedFlow(nn.Module):
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # (N, D) -> (N, D), (N,)
         hidden = torch.tanh(self.hidden(self.mask * z))  # (N, width)
-        opening = self.gate(hidden) + OPEN  # (N, D)
-        moved = self.mu(hidden).lerp(z, opening.sigmoid())  # z * s + (1 - s) * mu
+        # as wide as z: under mixed precision the layers give half
+        opening = self.gate(hidden).to(z) + OPEN  # (N, D)
+        moved = self.mu(hidden).to(z).lerp(z, opening.sigmoid())  # z * s + (1 - s) * mu
         free = 1 - self.mask
         return self.mask * z + free * moved, (free * functional.logsigmoid(opening)).sum(1)
 
