@@ -250,6 +250,14 @@ def test_temperature_keeps_accuracy() -> None:
     assert accuracy(calibrated) == accuracy(other)
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e-3, 10.0])
+def test_temperature_is_sought_as_far_out_as_it_takes(factor: float) -> None:
+    """Of logits so many times as large the best temperature is so many times as high."""
+    seen = drawn(500)
+    small = Predictions.from_logits(factor * seen.log_probs.double(), seen.labels)
+    assert temperature_of(small) == pytest.approx(factor * temperature_of(seen), rel=1e-4)
+
+
 def test_temperature_without_a_mistake_follows_laplace() -> None:
     """Margin 1, 12 of 12 right: e^(1/T) / (e^(1/T) + 2) = 13 / 14, so T = 1 / log 26."""
     predictions = Predictions.from_logits(torch.eye(3).repeat(4, 1), torch.arange(12) % 3)

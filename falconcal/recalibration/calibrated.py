@@ -2,8 +2,9 @@
 
 A calibrator brings two pure functions, ``learn`` (log-probabilities and labels to parameters) and
 ``apply`` (log-probabilities and parameters to log-probabilities). Everything is computed in
-float64. A probability below 2.2e-308, the smallest normal float64, counts as that on the way in and
-on the way out, so the log of 0 is -708.4 and every likelihood is finite, as in the metrics.
+float64. A probability below 2.2e-308, the smallest normal float64, counts as that on the way in, so
+the log of 0 is -708.4; ``Predictions`` and the metrics floor what comes out in the same way, and
+every likelihood is finite.
 """
 
 import abc
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from falconcal.data import Batches
 from falconcal.errors import UserError
 from falconcal.method import Base, structure_of
+from falconcal.modes import seeded_random
 from falconcal.predictions import LOWEST_LOG, Predictions, predict
 from falconcal.settings import settings
 
@@ -32,7 +34,9 @@ class Recalibration(abc.ABC):
     def fit(self, model: nn.Module, train: Batches | None, validation: Batches) -> nn.Module:
         """Return the model wrapped with its calibration; without a base ``train`` is not read."""
         fitted = model if self.base is None else self.base.fit(model, _given(train), validation)
-        calibration = self.fit_predictions(predict(fitted, validation, alone=True))
+        with seeded_random(0):  # walking through a DataLoader draws from the caller's numbers
+            predictions = predict(fitted, validation, alone=True)
+        calibration = self.fit_predictions(predictions)
         return Calibrated(fitted, _beside(fitted, calibration)).eval()
 
     def fit_predictions(self, predictions: Predictions) -> "Calibration":

@@ -21,7 +21,8 @@ from torch import Tensor
 from falconcal.recalibration.calibrated import Parameters, Recalibration
 from falconcal.settings import settings
 
-LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought
+LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought at first
+FURTHER = 10  # times ten lower and higher, where a root is known to lie beyond
 
 
 @settings
@@ -40,17 +41,24 @@ class Temperature(Recalibration):
 
 def best_temperature(log_probs: Tensor, labels: Tensor) -> float:
     """Return the T of the lowest mean negative log-likelihood: (N, C), (N,)."""
-    if slope(math.log(LOWEST), log_probs, labels) >= 0:
+    truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
+    if (truth >= log_probs.max(1).values).all():
         _warn("more", "makes no mistake there, and is made as confident as Laplace's rule has it")
         return _root(shortfall, log_probs, labels)
-    if slope(math.log(HIGHEST), log_probs, labels) <= 0:
+    if (truth - log_probs.mean(1)).mean() <= 0:  # the slope where T has no end
         _warn("less", "is no better than chance there")
-    return _root(slope, log_probs, labels)
+        return HIGHEST
+    return _root(slope, log_probs, labels, further=FURTHER)
 
 
-def _root(function: Callable[[float, Tensor, Tensor], float], *data: Tensor) -> float:
+def _root(
+    function: Callable[[float, Tensor, Tensor], float], *data: Tensor, further: int = 0
+) -> float:
     """Return the T where a function that rises with log T is 0, or the bound nearest to it."""
     low, high = math.log(LOWEST), math.log(HIGHEST)
+    for _ in range(further):
+        low -= math.log(10) if function(low, *data) >= 0 else 0.0
+        high += math.log(10) if function(high, *data) <= 0 else 0.0
     if function(low, *data) >= 0:
         return LOWEST
     if function(high, *data) <= 0:
