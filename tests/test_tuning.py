@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from falconcal.data import Examples
+from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
@@ -25,7 +29,7 @@ from falconcal.tuning import need_optuna
 from falconcal.tuning.budget import read_tuning, some
 from falconcal.tuning.choice import best_of, check_chosen, enough, write_best
 from falconcal.tuning.places import find_place
-from falconcal.tuning.spaces import Range, check_search, find_space, own_point, points
+from falconcal.tuning.spaces import Range, Space, check_search, find_space, own_point, points
 from tests.conftest import stripes
 from tests.stripes import MEETING
 
@@ -184,6 +188,34 @@ def test_ranges_are_drawn_inside_and_evenly_in_the_logarithm() -> None:
     assert 1e-4 <= rates[0] < rates[-1] <= 1e-2
     assert rates[200] == pytest.approx(1e-3, rel=0.3)  # the middle of the logarithm
     assert Range(1, 3, log=True).whole
+
+
+def test_whole_ranges_have_an_end() -> None:
+    space: Space = {"accumulate": Range(1, 3), "bins": Range(5, 6)}
+    assert len(list(points(space, {"accumulate": 1, "bins": 5}, seed=0))) == 6
+
+
+def test_a_method_that_left_the_study_leaves_its_trials_and_no_best(tmp_path: Path) -> None:
+    tune(search(tmp_path, method="falcon", trials=1))
+    fewer = read_study(without_falcon(TEXT), "test", SHORT)
+    rows = tune(Search(fewer, "dropout", 1, tmp_path))
+    assert {row["method"] for row in rows} == {"falcon", "dropout"}
+    assert set(tomllib.loads((tmp_path / "best.toml").read_text())["methods"]) == {"dropout"}
+
+
+def without_falcon(text: str) -> str:
+    """Return a study without the table of FALCON and what rests on it."""
+    tables = re.split(r"\n(?=\[)", text)
+    return "\n".join(table for table in tables if "falcon" not in table)
+
+
+def test_a_budget_keeps_the_texts() -> None:
+    raw = [f"text {number}" for number in range(30)]
+    texts = Texts(raw, lambda lines: torch.tensor([[int(line.split()[1])] for line in lines]))
+    part = Examples(torch.arange(30)[:, None], torch.arange(30) % 3, tokens=30, texts=texts)
+    few = some(part, 9)
+    assert few.texts is not None
+    assert [f"text {int(number)}" for number in few.inputs[:, 0]] == list(few.texts.raw)
 
 
 def test_a_method_with_a_base_is_tuned_through_it() -> None:

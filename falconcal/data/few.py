@@ -33,7 +33,11 @@ def some(part: Part, count: int | None) -> Part:
     """Return so many, or all, from all over the part: files often lie in the order of classes."""
     if count is None or count >= len(part):
         return part
-    which = places_of_few(len(part), count)
+    return chosen(part, places_of_few(len(part), count))
+
+
+def chosen(part: Part, which: Tensor) -> Part:
+    """Return the examples at some places, in that order, held as they were."""
     if isinstance(part, Images):
         return replace(part, pixels=part.pixels[which], labels=part.labels[which])
     if isinstance(part, Examples):
@@ -42,7 +46,7 @@ def some(part: Part, count: int | None) -> Part:
     if isinstance(part, StreamedImages):
         files = [part.files[place] for place in which.tolist()]
         return replace(part, files=files, labels=part.labels[which])
-    return part.first(count)  # of a kind from outside, the only choice there is
+    return part.first(len(which))  # of a kind from outside, the only choice there is
 
 
 def _texts(texts: Texts, which: Tensor) -> Texts:

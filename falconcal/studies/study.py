@@ -93,10 +93,13 @@ class Study:
         )  # fmt: skip
 
     def all_shifts(self) -> list[Ladder]:
-        names = (*self.shifts, *self.selection_shifts)
-        ladders = (find_ladder(name, self.centre, self.stored) for name in names)
+        return self.ladders((*self.shifts, *self.selection_shifts))
+
+    def ladders(self, names: Iterable[str]) -> list[Ladder]:
+        """Return shifts by name, made here or stored by others."""
+        found = (find_ladder(name, self.centre, self.stored) for name in names)
         # shifted data on disk has the levels that it has
-        return [self._cut(one) if isinstance(one, Shift) else one for one in ladders]
+        return [self._cut(one) if isinstance(one, Shift) else one for one in found]
 
     def found(self, names: Iterable[str]) -> list[Shift]:
         """Return shifts that are made here by name, with the centre and the levels of the study."""

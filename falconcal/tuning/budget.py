@@ -3,7 +3,9 @@
 import dataclasses
 from typing import Any, Literal
 
-from falconcal.data import Dataset, Examples, Part
+from falconcal.data import Dataset, Part
+from falconcal.data.examples import epoch_order
+from falconcal.data.few import chosen
 from falconcal.errors import UsageError
 from falconcal.settings import Count, settings
 
@@ -45,5 +47,4 @@ def some(part: Part, count: int | None) -> Part:
     """Return so many examples, drawn once and for all, or all of them."""
     if count is None or count >= len(part):
         return part
-    inputs, labels = next(iter(part.batches(count, shuffle=True, seed=SUBSET_SEED)))
-    return Examples(inputs, labels, part.bounds, part.classes, part.tokens)
+    return chosen(part, epoch_order(len(part), SUBSET_SEED, 0)[:count])

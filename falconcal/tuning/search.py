@@ -110,8 +110,10 @@ def _conclude(search: Search, ledger: Ledger) -> list[Row]:
     with ledger.lock:  # another command may end at the same time with fewer
         ledger.write_rows()
         rows = ledger.rows()
-        places = {row["method"]: find_place(search.study, row["method"]) for row in rows}
-        write_best(search.directory, search.study.name, rows, places)
+        # the study may have lost a method since: its trials stay, but nothing could take its best
+        known = [row for row in rows if row["method"] in search.study.methods]
+        places = {row["method"]: find_place(search.study, row["method"]) for row in known}
+        write_best(search.directory, search.study.name, known, places)
     return rows
 
 

@@ -181,19 +181,23 @@ def as_choice(value: Any) -> Any:
 
 
 def _size(space: Space) -> float:
-    sizes = [
-        len({as_key({"": value}) for value in values.values})
-        if isinstance(values, Choices)
-        else math.inf
-        for values in space.values()
-    ]
-    return math.prod(sizes)
+    """Return how many points there are; a range between whole ends has but so many."""
+    return math.prod(_count(values) for values in space.values())
+
+
+def _count(values: Choices | Range) -> float:
+    if isinstance(values, Choices):
+        return len({as_key({"": value}) for value in values.values})
+    return values.high - values.low + 1 if values.whole else math.inf
 
 
 def _inside(space: Space, own: Point) -> bool:
     """Tell whether the study's own settings are a point of the grid, so drawn no more."""
     return all(
-        isinstance(values, Choices) and own[name] in values.values for name, values in space.items()
+        own[name] in values.values
+        if isinstance(values, Choices)
+        else values.whole and values.holds(own[name])
+        for name, values in space.items()
     )
 
 

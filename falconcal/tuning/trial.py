@@ -147,8 +147,7 @@ def _expecting_collapse() -> Iterator[None]:
 
 def tested_figures(model: nn.Module, bench: Bench) -> dict[str, float]:
     """Return accuracy and ECE on clean test data, and the mean ECE over the tested shifts."""
-    shifts = bench.study.found(bench.study.shifts)
-    rows = evaluate(model, bench.dataset.test, shifts)
+    rows = evaluate(model, bench.dataset.test, bench.study.ladders(bench.study.shifts))
     clean = rows.filter(polars.col("shift") == CLEAN)
     figures = {name: clean.filter(metric=name)["value"].item() for name in ("accuracy", "ece")}
     for name in ("micro_ece", "macro_ece"):
