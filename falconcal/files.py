@@ -1,7 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +14,13 @@ def appearing(path: Path) -> Iterator[Path]:
     So readers never see a part, whatever time the writing takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    # not by tempfile, whose files nobody else may read: here the user's own rule holds
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())  # a power cut must not leave the name without the data
-        temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

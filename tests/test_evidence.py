@@ -214,6 +214,10 @@ def test_groups_stand_worst_first() -> None:
     assert worst.name == "south"
     assert worst.interval.value == pytest.approx(0.9 - 0.25)
     assert (worst.examples, best.examples) == (4, 4)
+    # north is timid by 0.1, south too sure by 0.65; the other way round for the sign
+    assert [group.name for group in by_group(data, groups, "signed_gap")] == ["south", "north"]
+    timid = two_class([0.6] * 4 + [0.9] * 4, [True] * 4 + [True] * 3 + [False])
+    assert [group.name for group in by_group(timid, groups, "signed_gap")] == ["north", "south"]
     with pytest.raises(UserError, match="a group an example"):
         by_group(data, groups[:3], "ece")
 

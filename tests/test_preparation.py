@@ -47,6 +47,17 @@ def test_a_saved_model_keeps_its_preparation(tiny: Dataset, tmp_path: Path) -> N
     torch.testing.assert_close(loaded.model(inputs), model(inputs), rtol=0, atol=0)
 
 
+def test_a_saved_model_of_half_precision_keeps_its_preparation(
+    tiny: Dataset, tmp_path: Path
+) -> None:
+    preparation = Preparation(side=7, mean=(0.5,), deviation=(0.25,))
+    model, file = make_model("mlp", replace(tiny, preparation=preparation)).eval(), tmp_path / "m"
+    shape = tiny.train.shape
+    save(model.half(), file, "mlp", classes=tiny.classes, shape=shape, preparation=preparation)
+    found = load(file).model(tiny.test.first(3).inputs.half())
+    assert found.dtype == torch.float16
+
+
 def test_sequences_are_images_that_the_network_shortens(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     whole = load_dataset("sequential_mnist", path=str(tmp_path))

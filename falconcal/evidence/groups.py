@@ -10,6 +10,7 @@ from falconcal.evidence.intervals import Interval, interval
 from falconcal.predictions import Predictions, Scores
 
 HIGHER_IS_BETTER = {"accuracy"}
+BEST_AT_ZERO = {"signed_gap"}  # too sure above, too timid below
 
 
 @dataclass(frozen=True)
@@ -35,5 +36,10 @@ def by_group(
         Group(name, len(inside), interval(scores.take(torch.tensor(inside)), metric, seed=seed))
         for name, inside in members.items()
     ]
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
-    return sorted(found, key=lambda group: -sign * group.interval.value)
+    return sorted(found, key=lambda group: _badness(metric, group.interval.value), reverse=True)
+
+
+def _badness(metric: str, value: float) -> float:
+    if metric in BEST_AT_ZERO:
+        return abs(value)
+    return -value if metric in HIGHER_IS_BETTER else value

@@ -22,7 +22,8 @@ class Prepared(nn.Module):
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
         if self.side is not None:
             images = nn.functional.adaptive_avg_pool2d(images, self.side)
-        logits: Tensor = self.network((images - self.mean) / self.deviation)
+        normal = (images - self.mean) / self.deviation
+        logits: Tensor = self.network(normal.to(images.dtype))  # half precision stays half
         return logits
 
 
