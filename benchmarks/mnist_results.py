@@ -126,6 +126,7 @@ def context() -> dict[str, Any]:
         "ablation": or_not_yet(folders["ablation"], tables.variants),
         "sensitivity": or_not_yet(folders["sensitivity"], tables.variants),
         "trials": tables.trials(tuning),
+        "whole_trials": tables.whole_trials(tuning),
         "families": tables.families(tuning),
         "correlations": tables.correlations(tuning),
     }

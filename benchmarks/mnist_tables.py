@@ -21,6 +21,12 @@ FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
 HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE")
 FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
 PLAIN_METHOD = "dropout"  # whose cost is 1
+TESTED = (
+    "accuracy",
+    "ece",
+    "micro_ece",
+    "macro_ece",
+)  # of a trial, where it is scored on test data
 RECALIBRATED = ("falcon", "falcon_temperature", "evidential", "evidential_temperature")
 STEPS = ROOT / "results" / "cost" / "steps.json"  # measured in turns with plain steps
 NOT_YET = "Not measured yet."
@@ -317,6 +323,18 @@ def _best_cells(row: dict[str, Any]) -> list[str]:
 
 def _shown(value: Any) -> str:
     return " + ".join(value) if isinstance(value, list) else str(value)
+
+
+def whole_trials(folder: Path) -> str:
+    """Return the trials of a search that cost as much as runs of five epochs."""
+    lines = [
+        [", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items()),
+         str(row["epoch"]), f"{row['criterion']:.3f}", f"{row['accuracy']:.4f}",
+         "yes" if enough(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
+        for row in sorted(read(folder / "whole_trials.jsonl"), key=lambda row: row["criterion"])
+    ]  # fmt: skip
+    heading = ["settings", "epoch kept", "criterion", "accuracy", "enough"]
+    return table([*heading, *(f"test: {name.replace('_', ' ')}" for name in TESTED)], lines)
 
 
 def families(folder: Path) -> str:
