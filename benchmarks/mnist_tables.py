@@ -29,6 +29,7 @@ TESTED = (
 )  # of a trial, where it is scored on test data
 RECALIBRATED = ("falcon", "falcon_temperature", "evidential", "evidential_temperature")
 STEPS = ROOT / "results" / "cost" / "steps.json"  # measured in turns with plain steps
+AS_PUBLISHED = ("falcon", "falcon_published")  # the paper's method, searched and with its weights
 NOT_YET = "Not measured yet."
 
 
@@ -270,7 +271,7 @@ def best_row(folder: Path) -> str:
 def goals(main: Kept, few: Kept, best: str) -> str:
     """Say goal by goal whether it is met; a method that was not run misses."""
     measured = places(main, few)
-    lines = [row for name in ("falcon", best) for row in _goals_of(measured, name)]
+    lines = [row for name in (*AS_PUBLISHED, best) for row in _goals_of(measured, name)]
     return table(["goal", "", "measured"], lines)
 
 
@@ -278,13 +279,13 @@ def _goals_of(measured: dict[str, Kept], method: str) -> list[list[str]]:
     if method not in measured:
         return [[f"{method}", "missed", NOT_YET]]
     figure = {name: measured[method].mean(method, name) for name in FIGURES}
-    limit = 0.082 if method == "falcon" else 0.065
+    limit = 0.082 if method in AS_PUBLISHED else 0.065
     asked: list[tuple[str, bool, str]] = [
         _at_most(f"mean micro ECE at most {limit}", figure["micro_ece"], limit),
         ("accuracy at least 0.985", figure["accuracy"] >= 0.985, f"{figure['accuracy']:.4f}"),
         _at_most("clean ECE at most 0.06", figure["clean_ece"], 0.06),
     ]
-    if method == "falcon":
+    if method in AS_PUBLISHED:
         lowest, below = min(
             (kept.mean(name, "micro_ece"), name)
             for name, kept in measured.items()
