@@ -214,6 +214,27 @@ def test_a_csv_file_is_numbers_and_a_column_of_labels(tmp_path: Path) -> None:
         load_dataset("csv", **settings, test=str(tmp_path / "test.csv"))
 
 
+def test_the_test_file_of_a_csv_goes_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    rows = [f"{number},{-number},{'ab'[number % 2]}" for number in range(40)]
+    turned = [f"{-number},{number},{'ab'[number % 2]}" for number in range(4)]
+    for name, heading, lines in (
+        ("train", "x,y,label", rows), ("test", "y,x,label", turned), ("other", "x,z,label", turned),
+    ):  # fmt: skip
+        (tmp_path / f"{name}.csv").write_text("\n".join([heading, *lines]))
+    given = {"path": str(tmp_path / "train.csv")}
+    tested = load_dataset("csv", **given, test=str(tmp_path / "test.csv")).test
+    assert tested.inputs.tolist() == [[number, -number] for number in range(4)]
+    with pytest.raises(UserError, match="expected the columns of training, x, y, got x"):
+        load_dataset("csv", **given, test=str(tmp_path / "other.csv"))
+
+
+def test_labels_that_are_too_few_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "some.npz"
+    numpy.savez(file, train_inputs=numpy.zeros((60, 4)), train_labels=numpy.zeros(30, dtype=int))
+    with pytest.raises(UserError, match=r"train_inputs of shape \(60, 4\) and train_labels"):
+        load_dataset("npz", path=str(file))
+
+
 def test_a_study_names_ones_own_data_by_a_table(tmp_path: Path) -> None:
     settings = write_image_folder(tmp_path / "photos")
     text = f"""

@@ -58,15 +58,14 @@ class Csv:
 
     def load(self) -> Dataset:
         (path,) = folders((), self.path)
-        train = _table(path, self.label)
-        pairs: dict[str, tuple[numpy.ndarray, list[str]] | None] = {"train": train}
+        columns, labels = _table(path, self.label)
+        classes = tuple(sorted(set(labels)))
+        pairs = {"train": _numbered(path, columns, labels, classes)}
         if self.test is not None:
-            pairs["test"] = _table(folders((), self.test)[0], self.label)
-        classes = tuple(sorted(set(train[1])))
-        numbered = {part: _numbered(path, pair, classes) for part, pair in pairs.items() if pair}
-        return _dataset(
-            "csv", path, with_all_parts(numbered, classes, self.held_out), classes, None
-        )
+            (file,) = folders((), self.test)
+            tested, labels = _table(file, self.label)
+            pairs["test"] = _numbered(file, _like(file, tested, columns), labels, classes)
+        return _dataset("csv", path, with_all_parts(pairs, classes, self.held_out), classes, None)
 
 
 def with_all_parts(
@@ -149,6 +148,11 @@ def _pair(path: Path, arrays: Mapping[str, numpy.ndarray], part: str) -> Pair | 
             f"{path}: expected {names[0]} to be numbers and {names[1]} whole numbers, got "
             f"{inputs.dtype} and {labels.dtype}."
         )
+    if labels.shape != inputs.shape[:1]:
+        raise UserError(
+            f"{path}: expected a label an example, got {names[0]} of shape {inputs.shape} and "
+            f"{names[1]} of shape {labels.shape}."
+        )
     return inputs, labels.astype(numpy.int64)
 
 
@@ -161,8 +165,8 @@ def _classes(
     return tuple(str(label) for label in range(most + 1))
 
 
-def _table(path: Path, label: str) -> tuple[numpy.ndarray, list[str]]:
-    """Return the numbers (N, K) and the labels as text of a CSV file."""
+def _table(path: Path, label: str) -> tuple[polars.DataFrame, list[str]]:
+    """Return the columns of numbers and the labels as text of a CSV file."""
     try:
         table = polars.read_csv(path, infer_schema_length=None)
     except (OSError, polars.exceptions.PolarsError) as error:
@@ -177,12 +181,26 @@ def _table(path: Path, label: str) -> tuple[numpy.ndarray, list[str]]:
                 f"{path}: expected a number in every row of column {column.name!r}: leave the "
                 "column out, or encode and fill it beforehand."
             )
-    return columns.to_numpy().astype(numpy.float32), table[label].cast(polars.String).to_list()
+    return columns, table[label].cast(polars.String).to_list()
 
 
-def _numbered(path: Path, pair: tuple[numpy.ndarray, list[str]], classes: Sequence[str]) -> Pair:
+def _like(path: Path, tested: polars.DataFrame, trained: polars.DataFrame) -> polars.DataFrame:
+    """Return the columns of a test file in the order that training has them."""
+    if set(tested.columns) != set(trained.columns):
+        raise UserError(
+            f"{path}: expected the columns of training, {', '.join(trained.columns)}, got "
+            f"{', '.join(tested.columns)}."
+        )
+    return tested.select(trained.columns)
+
+
+def _numbered(
+    path: Path, columns: polars.DataFrame, labels: list[str], classes: Sequence[str]
+) -> Pair:
+    """Return the numbers (N, K) and the number of each label, (N,)."""
     numbers = {name: number for number, name in enumerate(classes)}
-    strange = [name for name in pair[1] if name not in numbers]
+    strange = [name for name in labels if name not in numbers]
     if strange:
         raise UserError(f"{path}: test has the label {strange[0]!r}, which training lacks.")
-    return pair[0], numpy.array([numbers[name] for name in pair[1]])
+    inputs = columns.to_numpy().astype(numpy.float32)
+    return inputs, numpy.array([numbers[name] for name in labels])
