@@ -122,5 +122,7 @@ def _explain_one(known: list[str], problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "unexpected_keyword_argument":
         return f"unknown setting {place!r}. {did_you_mean(place, known)}"
+    if problem["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return f"{place} is missing"  # what was given instead is everything else
     expected = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return f"{place} {expected}, got {problem['input']!r}"

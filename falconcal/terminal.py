@@ -49,7 +49,7 @@ def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -
     rows = [[str(run), reason] for run, reason in failed.items()]
     errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
     say(
-        f"{len(failed)} failed; the others are complete and stay. Where each failed stands in "
+        f"{len(failed)} failed; what is complete stays. Where each failed stands in "
         f"{directory / FAILURES}. To try again: {command}",
         errors,
     )

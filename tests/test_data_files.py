@@ -180,6 +180,8 @@ def test_settings_of_datasets_are_checked() -> None:
         load_dataset("mnist", paht="x")
     with pytest.raises(UsageError, match=r"digits.*side"):
         load_dataset("digits", side=14)
+    with pytest.raises(UsageError, match="Csv: path is missing"):
+        load_dataset("csv")
 
 
 def test_the_real_mnist_is_read_in_under_a_second_and_split_as_in_the_paper(

@@ -153,6 +153,9 @@ def test_a_wrong_method_or_number_is_refused(tmp_path: Path) -> None:
         tune(search(tmp_path, method="falkon"))
     with pytest.raises(UsageError, match="at least 1 trial"):
         tune(search(tmp_path, trials=0))
+    with pytest.raises(UsageError, match="cannot open the storage bogus"):
+        tune(search(tmp_path, storage="bogus"))
+    assert not list(tmp_path.iterdir())
     alone = TEXT.replace("methods.dropout", "methods.mixup").replace('keep = "best"', "")
     with pytest.raises(UsageError, match="needs the method dropout"):
         tune(Search(read_study(alone, "test"), "mixup", 2, tmp_path))

@@ -218,7 +218,7 @@ def tune(
     need_optuna()
     from falconcal.studies import find_study
     from falconcal.tuning.choice import check_chosen
-    from falconcal.tuning.search import Search
+    from falconcal.tuning.search import Search, check
     from falconcal.tuning.search import tune as search_for
 
     found = find_study(study, changes or [], settings)
@@ -228,6 +228,7 @@ def tune(
         also_score_test=also_score_test,
     )  # fmt: skip
     try:
+        check(search, workers)
         announce_search(search)
         rows = search_for(search, workers, show_trial)
     except KeyboardInterrupt:

@@ -186,10 +186,23 @@ def _row(study: str, method: str, trial: FrozenTrial) -> Row:
     return {**row, **trial.user_attrs.get("outcome", {})}
 
 
+def check_storage(url: str | None) -> None:
+    """Refuse what is no URL of a database, before anything is trained for it."""
+    if url is not None:
+        with _opening(url):
+            sqlalchemy.make_url(url).get_dialect()
+
+
 def _open(url: str) -> RDBStorage:
     arguments = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
-    try:
+    with _opening(url):
         return RDBStorage(url, engine_kwargs=arguments)
+
+
+@contextmanager
+def _opening(url: str) -> Iterator[None]:
+    try:
+        yield
     except (ImportError, sqlalchemy.exc.SQLAlchemyError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(

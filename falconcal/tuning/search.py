@@ -23,7 +23,7 @@ from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.studies.study import REFERENCE
 from falconcal.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.tuning.choice import write_best
-from falconcal.tuning.ledger import Ledger, Row
+from falconcal.tuning.ledger import Ledger, Row, check_storage
 from falconcal.tuning.places import Place, find_place
 from falconcal.tuning.spaces import Point, Space, check_search, find_space, own_point, points
 from falconcal.tuning.trial import Bench, run_trial, trial_method
@@ -131,6 +131,7 @@ def check(search: Search, workers: int) -> None:
         )
     _ = search.tuning, search.space
     check_search(search.study)
+    check_storage(search.storage)
 
 
 def make_bench(search: Search) -> Bench:
