@@ -13,6 +13,7 @@ from falconcal.errors import UsageError, UserError, unknown
 from falconcal.evidence import Group, by_group, interval
 from falconcal.metrics import (
     BINS,
+    CLASS_METRICS,
     METRICS,
     BrierParts,
     ReliabilityCurve,
@@ -115,7 +116,7 @@ def assess(
         histogram=_histogram(scores),
         risk_coverage=_thinned(risk_coverage_curve(scores)),
         group_metric=metric,
-        groups=by_group(scores, groups, metric, seed=seed) if groups is not None else [],
+        groups=_by_group(predictions, scores, groups, metric, seed) if groups is not None else [],
     )
 
 
@@ -129,11 +130,18 @@ def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Te
     return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
 
 
+def _by_group(
+    predictions: Predictions, scores: Scores, groups: Sequence[object], metric: str, seed: int
+) -> list[Group]:
+    data = predictions if metric in CLASS_METRICS else scores  # those are made already
+    return by_group(data, groups, metric, seed=seed)
+
+
 def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
     if not 1 <= bins <= MOST_BINS:
         raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins}.")
-    if metric not in METRICS:
-        raise unknown("metric", metric, METRICS)
+    if metric not in METRICS and metric not in CLASS_METRICS:
+        raise unknown("metric", metric, {**METRICS, **CLASS_METRICS})
     if groups is None:
         return
     different = len(set(groups))

@@ -84,6 +84,10 @@ class Predictions:
         assert given is not None
         return given.shape[1]
 
+    def take(self, index: Tensor) -> "Predictions":
+        """Return the predictions of chosen examples, (K,) of their numbers."""
+        return Predictions(self.log_probs[index], self.labels[index])
+
     def answers(self) -> "Answers":
         """Reduce each example to its answer, on the CPU: all that accuracy and calibration need."""
         confidence = self.probs.amax(1)  # (N,)

@@ -21,7 +21,7 @@ from falconcal.evidence.intervals import draws, loop
 from falconcal.evidence.ordered import FIGURES, ORDERED, outlier_draws
 from falconcal.evidence.resampling import MEANS, MOST_CELLS
 from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
-from falconcal.metrics.calibration import rms_calibration_error
+from falconcal.metrics.calibration import classwise_calibration_error, rms_calibration_error
 from falconcal.predictions import Predictions, Scores
 from tests.test_metrics import two_class
 from tests.test_metrics_properties import calibrated
@@ -218,6 +218,8 @@ def test_groups_stand_worst_first() -> None:
     assert [group.name for group in by_group(data, groups, "signed_gap")] == ["south", "north"]
     timid = two_class([0.6] * 4 + [0.9] * 4, [True] * 4 + [True] * 3 + [False])
     assert [group.name for group in by_group(timid, groups, "signed_gap")] == ["north", "south"]
+    by_class = by_group(data, groups, "classwise_ece")
+    assert by_class[0].interval.value == classwise_calibration_error(data.take(torch.arange(4, 8)))
     with pytest.raises(UserError, match="a group an example"):
         by_group(data, groups[:3], "ece")
 

@@ -7,6 +7,7 @@ import torch
 
 from falconcal.errors import UserError
 from falconcal.evidence.intervals import Interval, interval
+from falconcal.metrics import CLASS_METRICS
 from falconcal.predictions import Predictions, Scores
 
 HIGHER_IS_BETTER = {"accuracy"}
@@ -25,15 +26,16 @@ class Group:
 def by_group(
     data: Predictions | Scores, groups: Sequence[object], metric: str, *, seed: int = 0
 ) -> list[Group]:
-    """Return the metric of each group, the worst first."""
-    scores = data.scores() if isinstance(data, Predictions) else data
-    if len(groups) != len(scores):
-        raise UserError(f"expected a group an example, {len(scores)}, got {len(groups)}.")
+    """Return the metric of each group, the worst first; metrics by class need ``Predictions``."""
+    if len(groups) != len(data):
+        raise UserError(f"expected a group an example, {len(data)}, got {len(groups)}.")
+    if isinstance(data, Predictions) and metric not in CLASS_METRICS:
+        data = data.scores()  # once, not a group at a time
     members: dict[str, list[int]] = {}
     for number, group in enumerate(groups):
         members.setdefault(str(group), []).append(number)
     found = [
-        Group(name, len(inside), interval(scores.take(torch.tensor(inside)), metric, seed=seed))
+        Group(name, len(inside), interval(data.take(torch.tensor(inside)), metric, seed=seed))
         for name, inside in members.items()
     ]
     return sorted(found, key=lambda group: _badness(metric, group.interval.value), reverse=True)
