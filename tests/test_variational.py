@@ -107,7 +107,7 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
 def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
     kind: type[Variational], tiny: Dataset
 ) -> None:
-    model = kind(samples=400).structure(small_network())
+    model = kind(samples=400).structure(small_network()).eval()
     assert isinstance(model, Sampled)
     with torch.no_grad():
         for layer in model.modules():
