@@ -388,6 +388,7 @@ def facts(kept: Kept, tuning: Path) -> dict[str, Any]:
         "worst_value": micro.pop(worst),
         "others": statistics.fmean(micro.values()),
         "seeds": [round(value, 3) for value in kept.values("falcon", "micro_ece")],
+        "published": [round(value, 3) for value in kept.values("falcon_published", "micro_ece")],
         "kept": [run["kept_epoch"] for name, run in kept.runs.items() if "/falcon/" in name],
     }
 
