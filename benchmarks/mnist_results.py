@@ -18,6 +18,7 @@ import polars
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import mnist_tables as tables
+from benchmarks import mnist_trials as trials
 from benchmarks.mnist_tables import Kept, or_not_yet
 from benchmarks.pages import ROOT
 from falconcal.data.few import places_of_few
@@ -106,7 +107,7 @@ def context() -> dict[str, Any]:
     done = {name for kept in folders.values() if kept.there for name in kept.methods}
     main, tuning = folders["main"], RESULTS / "tuning"
     few = folders["sampling"]
-    record, best = next(iter(main.runs.values())), tables.best_row(tuning)
+    record, best = next(iter(main.runs.values())), trials.best_row(tuning)
     return {
         "study": main.study,
         "record": record,
@@ -125,10 +126,10 @@ def context() -> dict[str, Any]:
         "recalibrated": tables.by_level(main, "ece", ["yzoom"], tables.RECALIBRATED),
         "ablation": or_not_yet(folders["ablation"], tables.variants),
         "sensitivity": or_not_yet(folders["sensitivity"], tables.variants),
-        "trials": tables.trials(tuning),
-        "whole_trials": tables.whole_trials(tuning),
-        "families": tables.families(tuning),
-        "correlations": tables.correlations(tuning),
+        "trials": trials.trials(tuning),
+        "whole_trials": trials.whole_trials(tuning),
+        "families": trials.families(tuning),
+        "correlations": trials.correlations(tuning),
     }
 
 

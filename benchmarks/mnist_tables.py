@@ -11,7 +11,7 @@ from typing import Any
 import polars
 
 from benchmarks.choose_settings import read
-from benchmarks.pages import ROOT
+from benchmarks.pages import ROOT, table
 from falconcal.layout import PLAIN
 from falconcal.report.published import published
 from falconcal.report.trials import rank_correlations
@@ -19,14 +19,7 @@ from falconcal.tuning.choice import best_of, enough
 
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
 HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE")
-FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
 PLAIN_METHOD = "dropout"  # whose cost is 1
-TESTED = (
-    "accuracy",
-    "ece",
-    "micro_ece",
-    "macro_ece",
-)  # of a trial, where it is scored on test data
 RECALIBRATED = ("falcon", "falcon_temperature", "evidential", "evidential_temperature")
 STEPS = ROOT / "results" / "cost" / "steps.json"  # measured in turns with plain steps
 AS_PUBLISHED = ("falcon", "falcon_published")  # the paper's method, searched and with its weights
@@ -94,12 +87,6 @@ class Kept:
 
     def examples(self, method: str) -> int:
         return int(self.of(method).filter(shift="clean", metric="accuracy")["examples"][0])
-
-
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, numbers to the right."""
-    lines = [f"| {' | '.join(heading)} |", f"| --- | {' | '.join(['---:'] * (len(heading) - 1))} |"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
@@ -259,15 +246,6 @@ def variants(kept: Kept, method: str = "falcon") -> str:
     return table(["variant", "seeds", *HEADING, "y-zoom, micro ECE"], rows)
 
 
-def best_row(folder: Path) -> str:
-    """Return which of FALCON's rows past the paper validation data prefers."""
-    best = best_of(read(folder / "trials.jsonl"))
-    return min(
-        (name for name in best if name.startswith("falcon_")),
-        key=lambda name: best[name]["criterion"],
-    )
-
-
 def goals(main: Kept, few: Kept, best: str) -> str:
     """Say goal by goal whether it is met; a method that was not run misses."""
     measured = places(main, few)
@@ -302,56 +280,6 @@ def _goals_of(measured: dict[str, Kept], method: str) -> list[list[str]]:
 
 def _at_most(goal: str, value: float, limit: float) -> tuple[str, bool, str]:
     return goal, value <= limit, f"{value:.3f}"
-
-
-def trials(folder: Path) -> str:
-    """Return for every method how many trials there were and what the best of them found."""
-    rows, lines = read(folder / "trials.jsonl"), []
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == method and row["state"] == "complete"]
-        best = best_of(own).get(method)
-        counts = [str(len(own)), str(sum(map(enough, own)))]
-        lines.append([method, *counts, *(_best_cells(best) if best else ["none", "", "", ""])])
-    heading = ["method", "trials", "accurate enough", "criterion", "accuracy", "test: micro ECE"]
-    return table([*heading, "chosen"], lines)
-
-
-def _best_cells(row: dict[str, Any]) -> list[str]:
-    settings = ", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items())
-    figures = (row["criterion"], row["accuracy"], row["test"]["micro_ece"])
-    return [*(f"{value:.3f}" for value in figures), settings]
-
-
-def _shown(value: Any) -> str:
-    return " + ".join(value) if isinstance(value, list) else str(value)
-
-
-def whole_trials(folder: Path) -> str:
-    """Return the trials of a search that cost as much as runs of five epochs."""
-    lines = [
-        [", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items()),
-         str(row["epoch"]), f"{row['criterion']:.3f}", f"{row['accuracy']:.4f}",
-         "yes" if enough(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
-        for row in sorted(read(folder / "whole_trials.jsonl"), key=lambda row: row["criterion"])
-    ]  # fmt: skip
-    heading = ["settings", "epoch kept", "criterion", "accuracy", "enough"]
-    return table([*heading, *(f"test: {name.replace('_', ' ')}" for name in TESTED)], lines)
-
-
-def families(folder: Path) -> str:
-    """Return the criterion of the chosen trials family by family."""
-    rows = [
-        [method, *(f"{best['families'][name]:.3f}" for name in FAMILIES)]
-        for method, best in best_of(read(folder / "trials.jsonl")).items()
-    ]
-    return table(["method", *FAMILIES], rows)
-
-
-def correlations(folder: Path) -> str:
-    """Return how well the criterion ranks what is tested."""
-    found = rank_correlations(read(folder / "trials.jsonl"))
-    rows = [[name, f"{value:+.2f}", str(count)] for name, (value, count) in found.items()]
-    return table(["trials of", "Spearman's correlation", "trials"], rows)
 
 
 def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Tables that commands write into the pages of the project, between two marks."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,3 +15,9 @@ def write_between(page: str, name: str, script: str, text: str) -> None:
     assert found, f"{page} lacks {mark}"
     assert closed, f"{page} lacks {end}"
     file.write_text(f"{before}{mark}\n{text}\n{end}{after}")
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, numbers to the right."""
+    lines = [f"| {' | '.join(heading)} |", f"| --- | {' | '.join(['---:'] * (len(heading) - 1))} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,0 +1,72 @@
+"""The tables of RESULTS.md that tell how settings were chosen, from the trials that were kept."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.choose_settings import read
+from benchmarks.pages import table
+from falconcal.report.trials import rank_correlations
+from falconcal.tuning.choice import best_of, enough
+
+FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
+# of a trial, where it is scored on test data
+TESTED = ("accuracy", "ece", "micro_ece", "macro_ece")
+
+
+def best_row(folder: Path) -> str:
+    """Return which of FALCON's rows past the paper validation data prefers."""
+    best = best_of(read(folder / "trials.jsonl"))
+    return min(
+        (name for name in best if name.startswith("falcon_")),
+        key=lambda name: best[name]["criterion"],
+    )
+
+
+def trials(folder: Path) -> str:
+    """Return for every method how many trials there were and what the best of them found."""
+    rows, lines = read(folder / "trials.jsonl"), []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method and row["state"] == "complete"]
+        best = best_of(own).get(method)
+        counts = [str(len(own)), str(sum(map(enough, own)))]
+        lines.append([method, *counts, *(_best_cells(best) if best else ["none", "", "", ""])])
+    heading = ["method", "trials", "accurate enough", "criterion", "accuracy", "test: micro ECE"]
+    return table([*heading, "chosen"], lines)
+
+
+def _best_cells(row: dict[str, Any]) -> list[str]:
+    settings = ", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items())
+    figures = (row["criterion"], row["accuracy"], row["test"]["micro_ece"])
+    return [*(f"{value:.3f}" for value in figures), settings]
+
+
+def whole_trials(folder: Path) -> str:
+    """Return the trials of a search that cost as much as runs of five epochs."""
+    lines = [
+        [", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items()),
+         str(row["epoch"]), f"{row['criterion']:.3f}", f"{row['accuracy']:.4f}",
+         "yes" if enough(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
+        for row in sorted(read(folder / "whole_trials.jsonl"), key=lambda row: row["criterion"])
+    ]  # fmt: skip
+    heading = ["settings", "epoch kept", "criterion", "accuracy", "enough"]
+    return table([*heading, *(f"test: {name.replace('_', ' ')}" for name in TESTED)], lines)
+
+
+def _shown(value: Any) -> str:
+    return " + ".join(value) if isinstance(value, list) else str(value)
+
+
+def families(folder: Path) -> str:
+    """Return the criterion of the chosen trials family by family."""
+    rows = [
+        [method, *(f"{best['families'][name]:.3f}" for name in FAMILIES)]
+        for method, best in best_of(read(folder / "trials.jsonl")).items()
+    ]
+    return table(["method", *FAMILIES], rows)
+
+
+def correlations(folder: Path) -> str:
+    """Return how well the criterion ranks what is tested."""
+    found = rank_correlations(read(folder / "trials.jsonl"))
+    rows = [[name, f"{value:+.2f}", str(count)] for name, (value, count) in found.items()]
+    return table(["trials of", "Spearman's correlation", "trials"], rows)
