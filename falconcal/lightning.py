@@ -10,6 +10,7 @@ from falconcal.data.examples import check_whole
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.methods import Falcon
+from falconcal.methods.own_loop import needs_fit
 from falconcal.metrics import accuracy, expected_calibration_error, negative_log_likelihood
 from falconcal.predictions import Predictions, Scores
 from falconcal.settings import as_dict
@@ -184,7 +185,7 @@ def _check_settings(falcon: Falcon) -> None:
                 f"under Lightning {name} is the Trainer's: give Trainer({name}=...), and leave it "
                 f"out of Falcon, which has {getattr(falcon, name)!r}."
             )
-    if falcon.keep == "best" or falcon.patience is not None or falcon.average is not None:
+    if needs_fit(falcon):
         raise UserError(
             "under Lightning its callbacks keep epochs, stop early and average: give the Trainer a "
             'ModelCheckpoint(monitor="validation/nll"), an EarlyStopping or a WeightAveraging, and '

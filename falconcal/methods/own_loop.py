@@ -118,9 +118,14 @@ class FalconStep:
         return self.epoch
 
 
+def needs_fit(falcon: Falcon) -> bool:
+    """Tell whether settings ask for what goes beyond a step: choosing epochs, ending, averaging."""
+    return falcon.keep == "best" or falcon.patience is not None or falcon.average is not None
+
+
 def _check_settings(falcon: Falcon) -> None:
     """Refuse settings that a loop of one's own would pass over in silence."""
-    if falcon.keep == "best" or falcon.patience is not None or falcon.average is not None:
+    if needs_fit(falcon):
         raise UserError(
             "in a loop of your own you keep epochs, stop early and average yourself: leave "
             'keep="best", patience and average out of Falcon, or train with Falcon.fit.'
