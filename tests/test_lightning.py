@@ -126,8 +126,8 @@ def test_the_optimiser_of_the_clean_step_may_be_ones_own(tiny: Dataset, tmp_path
     [
         ({"devices": 2}, r"devices is the Trainer's: give Trainer\(devices=...\)"),
         ({"precision": "bf16-mixed"}, "precision is the Trainer's"),
-        ({"keep": "best"}, "its callbacks keep epochs and stop early"),
-        ({"patience": 3}, "its callbacks keep epochs and stop early"),
+        ({"keep": "best"}, "its callbacks keep epochs, stop early and average"),
+        ({"patience": 3}, "its callbacks keep epochs, stop early and average"),
     ],
 )
 def test_settings_that_the_trainer_has_are_refused(settings: Any, message: str) -> None:
