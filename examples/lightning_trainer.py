@@ -32,5 +32,6 @@ trainer = lightning.Trainer(
 )
 trainer.fit(FalconModule(network, falcon), loader)
 after = falconcal.predict(network, digits.test)
-errors = [falconcal.expected_calibration_error(one) for one in (before, after)]
-print(f"ECE before {errors[0]:.3f}, after {errors[1]:.3f}")
+for when, found in (("before", before), ("after", after)):
+    error = falconcal.expected_calibration_error(found)
+    print(f"{when}: accuracy {falconcal.accuracy(found):.3f}, ECE {error:.3f}")

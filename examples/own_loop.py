@@ -26,7 +26,10 @@ falcon = falconcal.Falcon(
 step = falconcal.FalconStep(network, optimizer, falcon)
 
 before = falconcal.predict(network, digits.test)
-print(f"before: ECE {falconcal.expected_calibration_error(before):.3f}")
+print(
+    f"before: accuracy {falconcal.accuracy(before):.3f}, "
+    f"ECE {falconcal.expected_calibration_error(before):.3f}"
+)
 for epoch in step.epochs():
     order = torch.randperm(len(digits.train))
     for chosen in order.split(100):
@@ -35,4 +38,7 @@ for epoch in step.epochs():
     print(epoch, {name: round(value, 4) for name, value in losses.items()})
 predictions = falconcal.predict(network, digits.test)
 found = falconcal.interval(predictions, "ece")
-print(f"after: ECE {found.value:.3f}, true error between {found.low:.3f} and {found.high:.3f}")
+print(
+    f"after: accuracy {falconcal.accuracy(predictions):.3f}, ECE {found.value:.3f}, "
+    f"true error between {found.low:.3f} and {found.high:.3f}"
+)

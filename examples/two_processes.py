@@ -26,8 +26,9 @@ def main() -> None:
     falcon.fit(network, train, digits.validation.batches(500))
     after = falconcal.predict(network, digits.test)
     if os.environ.get("RANK", "0") == "0":
-        errors = [falconcal.expected_calibration_error(one) for one in (before, after)]
-        print(f"ECE before {errors[0]:.3f}, after {errors[1]:.3f}")
+        for when, found in (("before", before), ("after", after)):
+            error = falconcal.expected_calibration_error(found)
+            print(f"{when}: accuracy {falconcal.accuracy(found):.3f}, ECE {error:.3f}")
 
 
 if __name__ == "__main__":  # processes that are started import this file again

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from falconcal.errors import UsageError
+
 
 @contextmanager
 def appearing(path: Path) -> Iterator[Path]:
@@ -25,6 +27,15 @@ def appearing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Refuse the name of a file whose folder cannot be made or written to, before any work."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise UsageError(f"expected --out in a folder, got {path}: {folder} is a file.")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"cannot write {path} into {folder}: choose another place with --out.")
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -86,7 +86,7 @@ def words_of(event: Event) -> str:
     """Return in a few words what happened to a run."""
     return {
         "complete": "complete already",
-        "begun": f"training for {event.epochs} epochs",
+        "begun": f"training for {event.epochs} epoch{'s' * (event.epochs != 1)}",
         "note": event.text,
         "measuring": f"measuring {event.text}",
         "done": f"done in {event.seconds:.0f} s",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from falconcal.files import write_bytes, write_text
+from falconcal.errors import UsageError
+from falconcal.files import check_writable, write_bytes, write_text
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
@@ -38,3 +39,16 @@ def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:
         finally:
             os.umask(before)
         assert (tmp_path / "some.txt").stat().st_mode & 0o777 == mode
+
+
+def test_a_place_that_nothing_can_be_written_to_is_refused_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_writable(tmp_path / "new" / "folder" / "some.csv")
+    assert not list(tmp_path.iterdir())
+    write_text(tmp_path / "file", "text")
+    with pytest.raises(UsageError, match="file is a file"):
+        check_writable(tmp_path / "file" / "some.csv")
+    monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs tests may write anywhere
+    with pytest.raises(UsageError, match="choose another place with --out"):
+        check_writable(tmp_path / "some.csv")

@@ -245,6 +245,7 @@ def test_every_common_setting_is_in_the_docs() -> None:
         ("l2_weight", -0.1, "l2_weight should be greater than or equal to 0"),
         ("dropout", 1.5, "dropout should be less than or equal to 1"),
         ("keep", "worst", "keep should be 'last' or 'best'"),
+        ("strategy", "dpp", "strategy should be one of Fabric's, auto, ddp, "),
         ("epoch", 3, r"unknown setting 'epoch'. Did you mean 'epochs'\?"),
     ],
 )

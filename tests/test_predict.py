@@ -375,6 +375,7 @@ def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: 
         (["pictures.safetensors", ".", "--risk", "0"], 2, "above 0 and below 1"),
         (["x.csv", "."], 1, "no safetensors file"),
         (["rows.safetensors", "x.csv", "--out", "x.csv"], 2, "another file than the input"),
+        (["rows.safetensors", "x.csv", "--out", "x.csv/o.csv"], 2, "x.csv is a file"),
     ],
 )
 @pytest.mark.usefixtures("pictures", "rows")

@@ -75,3 +75,6 @@ def test_the_command_writes_the_picture(tmp_path: Path) -> None:
     wrong = run("shift", "digits", "--out", "picture.gif", folder=tmp_path)
     assert wrong.returncode == 2
     assert "expects a PNG file" in wrong.stderr
+    wrong = run("shift", "digits", "--out", str(file / "x.png"), folder=tmp_path)
+    assert wrong.returncode == 2
+    assert "digits.png is a file" in wrong.stderr

@@ -35,13 +35,14 @@ def shift(
 ) -> None:
     """Draw one picture of what a model will see: shifts down, levels across."""
     from falconcal.data import load_dataset
-    from falconcal.files import write_bytes
+    from falconcal.files import check_writable, write_bytes
     from falconcal.studies.sheet import make_sheet
 
     stay_offline(offline)
     target = out if out is not None else Path("runs") / "shift" / f"{file_name(dataset)}.png"
     if target.suffix.lower() != ".png":
         raise UsageError(f"--out expects a PNG file, got {target}.")
+    check_writable(target)
     write_bytes(target, make_sheet(load_dataset(dataset), chosen(shifts), examples))
     say(f"Picture: {target}")
 

@@ -208,6 +208,7 @@ def tune(
     settings: Annotated[
         Path | None, typer.Option(help="Settings chosen before, such as the reference's.")
     ] = None,
+    offline: OfflineOption = False,
 ) -> None:
     """Choose a method's settings on validation data alone, and keep every trial.
 
@@ -221,6 +222,7 @@ def tune(
     from falconcal.tuning.search import Search, check
     from falconcal.tuning.search import tune as search_for
 
+    stay_offline(offline)
     found = find_study(study, changes or [], settings)
     directory = out if out is not None else Path("runs") / "tune" / found.name
     search = Search(

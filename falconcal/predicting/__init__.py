@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from falconcal.errors import UsageError, UserError
-from falconcal.files import appearing
+from falconcal.files import appearing, check_writable
 from falconcal.predicting.arrays import open_npy, open_npz
 from falconcal.predicting.images import open_images
 from falconcal.predicting.source import Batch, Source
@@ -85,6 +85,7 @@ def check_output(out: Path, source: Path) -> None:
         raise UsageError(f"expected --out to be a file, got the folder {out}.")
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"expected --out to be another file than the input, got {out}.")
+    check_writable(out)
 
 
 def predict_into(

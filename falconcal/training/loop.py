@@ -12,11 +12,13 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import STRATEGY_REGISTRY
 from lightning_fabric.strategies.launchers import _MultiProcessingLauncher
+from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
@@ -65,6 +67,15 @@ from falconcal.training.preparing import (
 )
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
+
+
+def _known(strategy: str) -> str:
+    names = ["auto", *STRATEGY_REGISTRY.available_strategies()]
+    if strategy not in names:
+        raise ValueError(f"should be one of Fabric's, {', '.join(names)}")
+    return strategy
+
+
 MakeCompanions = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
 
 
@@ -85,7 +96,9 @@ class Training:
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: Count = 1  # of this machine, a process each
     num_nodes: Count = 1
-    strategy: str = "auto"  # of Fabric, where there are several processes
+    strategy: Annotated[str, AfterValidator(_known)] = (
+        "auto"  # of Fabric, where there are several processes
+    )
     precision: Precision = "32-true"
 
 
