@@ -48,6 +48,17 @@ def test_an_interval_holds_its_value_and_depends_on_the_seed_alone(name: str) ->
     assert wider.high - wider.low >= first.high - first.low
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_where_all_or_none_are_right_the_accuracy_is_not_certain(right: bool) -> None:
+    labels = torch.arange(30) % 2
+    logits = torch.nn.functional.one_hot(labels if right else 1 - labels, 2).float()
+    found = interval(Predictions.from_logits(logits, labels), "accuracy")
+    exact = scipy.stats.binomtest(30 * right, 30).proportion_ci(0.95, "exact")
+    assert (found.low, found.high) == pytest.approx((exact.low, exact.high))
+    pairs = interval(Predictions.from_logits(logits, labels), "accuracy", clusters=labels)
+    assert pairs.high - pairs.low > found.high - found.low  # two clusters say less than 30 examples
+
+
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) -> None:
     scores = some_predictions().scores()

@@ -56,8 +56,19 @@ def interval(
         drawn = residuals.draws(resamples, generator, groups)
         low, high = inverted(residuals.observed(), drawn, checked_level(level), residuals.norm)
         return Interval(METRICS[str(metric)](scores), low, min(1.0, high), level)
+    value = _of(metric)(scores)
+    if metric == "accuracy" and value in (0.0, 1.0):
+        units = len(scores) if groups is None else len(numpy.unique(groups))
+        return _of_a_sure_thing(value, units, checked_level(level))
     values = draws(scores, metric, resamples, seed, clusters)
-    return bounds_of_draws(_of(metric)(scores), values, level, mirrored=metric in MIRRORED)
+    return bounds_of_draws(value, values, level, mirrored=metric in MIRRORED)
+
+
+def _of_a_sure_thing(accuracy: float, units: int, level: float) -> Interval:
+    """Return Clopper and Pearson's interval where all or none are right and resamples are alike."""
+    lowest = ((1 - level) / 2) ** (1 / units)  # at which all are right as rarely as is allowed
+    low, high = (lowest, 1.0) if accuracy == 1.0 else (0.0, 1 - lowest)
+    return Interval(accuracy, low, high, level)
 
 
 def outlier_interval(
