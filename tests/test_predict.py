@@ -18,7 +18,13 @@ from torch import Tensor, nn
 import falconcal
 from falconcal.cli import main
 from falconcal.data import Bounds
-from falconcal.predicting import Outcome, choose_threshold, open_source, predict_into
+from falconcal.predicting import (
+    Outcome,
+    choose_threshold,
+    chose_its_epoch,
+    open_source,
+    predict_into,
+)
 from falconcal.predicting.images import read_image
 from falconcal.predicting.source import BATCH
 from falconcal.saving import ModelFacts, SavedModel
@@ -215,6 +221,21 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
     assert table["rejected"].to_list() == (table["confidence"] < threshold).to_list()
     assert f"12 examples, {table['rejected'].sum()} rejected" in answer.stdout
     assert "Answers: runs/predict/x.csv" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("method", "chose"),
+    [
+        (None, False),
+        ({"method": "falcon", "keep": "last", "patience": None}, False),
+        ({"method": "falcon", "keep": "best"}, True),
+        ({"method": "temperature", "base": {"method": "falcon", "patience": 3}}, True),
+    ],
+)
+def test_a_model_tells_whether_validation_data_chose_its_epoch(
+    rows: SavedModel, method: dict[str, Any] | None, chose: bool
+) -> None:
+    assert chose_its_epoch(with_facts(rows, method=method).facts) is chose
 
 
 def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:

@@ -95,7 +95,13 @@ def predict(
 
     One batch is in memory at a time; the output file appears when it is complete.
     """
-    from falconcal.predicting import check_output, choose_threshold, open_source, predict_into
+    from falconcal.predicting import (
+        check_output,
+        choose_threshold,
+        chose_its_epoch,
+        open_source,
+        predict_into,
+    )
     from falconcal.progress import counting
     from falconcal.saving import load
 
@@ -104,6 +110,8 @@ def predict(
     check_output(target, source)
     saved = load(model_file(model))
     threshold = choose_threshold(saved.facts, reject_below, risk)
+    if risk is not None and chose_its_epoch(saved.facts):
+        say("Validation data chose this model's epoch: the risk may be somewhat higher.", errors)
     opened = open_source(source, saved.facts)
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)

@@ -77,6 +77,16 @@ def choose_threshold(
     return facts.risks.threshold(risk)
 
 
+def chose_its_epoch(facts: ModelFacts) -> bool:
+    """Tell whether validation data had a part in the model, so that its risks are too hopeful."""
+    method = facts.method
+    while isinstance(method, dict):
+        if method.get("keep") == "best" or method.get("patience") is not None:
+            return True
+        method = method.get("base")
+    return False
+
+
 def check_output(out: Path, source: Path) -> None:
     """Refuse an output file before the work is done."""
     if out.suffix.lower() not in OUTPUTS:
