@@ -19,12 +19,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import mnist_tables as tables
 from benchmarks import mnist_trials as trials
-from benchmarks.mnist_tables import Kept, or_not_yet
+from benchmarks.mnist_tables import Kept
 from benchmarks.pages import ROOT
 from falconcal.data.few import places_of_few
 from falconcal.evaluation import rows_of
 from falconcal.report.outliers import confidence_of_classes
 from falconcal.report.results import Results, load_results
+from falconcal.tuning.choice import best_of
 
 RESULTS = ROOT / "results" / "mnist"
 PARTS = ("main", "sampling", "ablation", "sensitivity")
@@ -55,7 +56,7 @@ def keep(run: Path, target: Path) -> None:
     """Copy what is small of an output folder."""
     copy(run, target, FILES)
     records = {
-        "/".join(file.parts[-4:-1]): {**json.loads(file.read_text()), "epochs": epochs(file.parent)}
+        "/".join(file.parts[-4:-1]): with_history(json.loads(file.read_text()), file.parent)
         for file in sorted(run.glob("runs/*/*/*/run.json"))
     }
     (target / "runs.json").write_text(json.dumps(records, indent=1) + "\n")
@@ -68,9 +69,17 @@ def keep(run: Path, target: Path) -> None:
         few_rows(results).write_parquet(target / "few_rows.parquet")
 
 
-def epochs(run: Path) -> int:
-    """Return how many epochs a run trained before its patience ended, if it did."""
-    return int(polars.read_parquet(run / "history.parquet")["epoch"].max())  # type: ignore[arg-type]
+def with_history(record: dict[str, Any], run: Path) -> dict[str, Any]:
+    """Add how many epochs a run trained, and what validation data said of the one that is kept."""
+    history = polars.read_parquet(run / "history.parquet")
+    kept = history.filter(
+        polars.col("term").str.starts_with("validation/"),
+        polars.col("epoch") == polars.lit(record["kept_epoch"], polars.Int64),
+    )
+    said = {row["term"].removeprefix("validation/"): row["value"] for row in kept.to_dicts()}
+    # what stands on others has their history: members of an ensemble, a recalibrated model
+    alone = "base" not in json.loads((run / "settings.json").read_text())["settings"]
+    return {**record, "epochs": history["epoch"].max(), "validation": said if alone else None}
 
 
 def few_rows(results: Results) -> polars.DataFrame:
@@ -124,10 +133,16 @@ def context() -> dict[str, Any]:
             main, main.study["selection_shifts"], (tables.PLAIN_METHOD, "falcon", best)
         ),
         "recalibrated": tables.by_level(main, "ece", ["yzoom"], tables.RECALIBRATED),
-        "ablation": or_not_yet(folders["ablation"], tables.variants),
-        "sensitivity": or_not_yet(folders["sensitivity"], tables.variants),
+        "ablation": tables.variants(folders["ablation"]),
+        "sensitivity": tables.variants(folders["sensitivity"]),
+        "movement": {
+            name: tables.movement(folders["sensitivity"], name)
+            for name in ("calibration_weight", "entropy_weight")
+        },
         "trials": trials.trials(tuning),
-        "whole_trials": trials.whole_trials(tuning),
+        "whole_trials": {name: trials.whole_trials(tuning, name) for name in trials.WHOLE},
+        "chosen_whole": best_of(trials.read_whole(tuning))[tables.BEYOND],
+        "lowest_whole": trials.lowest_whole(tuning),
         "families": trials.families(tuning),
         "correlations": trials.correlations(tuning),
     }

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,13 @@ from falconcal.tuning.choice import best_of, enough
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
 HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE")
 PLAIN_METHOD = "dropout"  # whose cost is 1
-RECALIBRATED = ("falcon", "falcon_temperature", "evidential", "evidential_temperature")
+RECALIBRATED = (
+    "falcon", "falcon_temperature", "evidential", "evidential_temperature", "dropout",
+    "temperature", "scaling_binning",
+)  # fmt: skip
 STEPS = ROOT / "results" / "cost" / "steps.json"  # measured in turns with plain steps
 AS_PUBLISHED = ("falcon", "falcon_published")  # the paper's method, searched and with its weights
+BEYOND = "falcon_beyond"  # searched at the budget of a run, from the published weights
 NOT_YET = "Not measured yet."
 
 
@@ -85,6 +89,12 @@ class Kept:
         records = [run for run in runs if not run["resumed"]] or runs
         return statistics.fmean(run["training_cpu_seconds"] / run["epochs"] for run in records)
 
+    def criterion(self, method: str) -> str:
+        """Return the criterion of the epochs that were kept, where they were chosen by it."""
+        runs = [run for name, run in self.runs.items() if name.split("/")[1] == method]
+        said = [run["validation"]["criterion"] for run in runs if run["validation"]]
+        return spread(said) if said else ""
+
     def examples(self, method: str) -> int:
         return int(self.of(method).filter(shift="clean", metric="accuracy")["examples"][0])
 
@@ -98,7 +108,7 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 def headline(main: Kept, few: Kept) -> str:
     """Return every method: figures here, the paper's, and what training costs."""
     heading = ["method", "seeds", "test images", *HEADING, "micro ECE, interval"]
-    heading += ["on 2,000", "paper: accuracy", "paper: micro ECE", "training cost"]
+    heading += ["on 2,000", "criterion", "paper: accuracy", "paper: micro ECE", "training cost"]
     plain = main.seconds(PLAIN_METHOD)
     rows = [_headline_row(kept, name, plain) for name, kept in places(main, few).items()]
     rows.sort(key=lambda row: row[5])
@@ -119,7 +129,8 @@ def _headline_row(kept: Kept, method: str, plain: float) -> list[str]:
     seeds = str(len(kept.values(method, "accuracy")))
     return [
         method, seeds, f"{kept.examples(method):,}", *cells, _interval(kept, method),
-        _few(kept, method), *theirs, f"{kept.seconds(method) / plain:.2f}",
+        _few(kept, method), kept.criterion(method), *theirs,
+        f"{kept.seconds(method) / plain:.2f}",
     ]  # fmt: skip
 
 
@@ -238,18 +249,36 @@ def confidence_and_accuracy(kept: Kept, shifts: Sequence[str], methods: Sequence
 def variants(kept: Kept, method: str = "falcon") -> str:
     """Return the figures of every variant of a method."""
     rows = []
-    for name in dict.fromkeys(kept.rows.filter(method=method)["variant"]):
+    for name in sorted(set(kept.rows.filter(method=method)["variant"]), key=_place):
         cells = [spread(kept.values(method, figure, name)) for figure in FIGURES]
-        shift = kept.of(method, name).filter(shift="yzoom", metric="micro_ece")["value"]
         seeds = str(len(kept.values(method, "accuracy", name)))
-        rows.append([name, seeds, *cells, f"{float(shift.mean()):.3f}"])  # type: ignore[arg-type]
+        rows.append([name, seeds, *cells, f"{zoomed(kept, method, name):.3f}"])
     return table(["variant", "seeds", *HEADING, "y-zoom, micro ECE"], rows)
+
+
+def _place(variant: str) -> tuple[bool, str, float]:
+    """Return what sorts variants: the plain one, then by setting and number."""
+    setting, _, value = variant.partition("=")
+    return variant != PLAIN, setting, float(value or 0)
+
+
+def zoomed(kept: Kept, method: str, variant: str) -> float:
+    """Return the micro ECE under y-zoom, by which the paper tells sensitivity."""
+    rows = kept.of(method, variant).filter(shift="yzoom", metric="micro_ece")
+    return float(rows["value"].mean())  # type: ignore[arg-type]
+
+
+def movement(kept: Kept, setting: str) -> float:
+    """Return by how much the micro ECE under y-zoom moves over a setting's range."""
+    names = [name for name in set(kept.rows["variant"]) if name.startswith((setting, PLAIN))]
+    values = [zoomed(kept, "falcon", name) for name in names]
+    return max(values) - min(values)
 
 
 def goals(main: Kept, few: Kept, best: str) -> str:
     """Say goal by goal whether it is met; a method that was not run misses."""
     measured = places(main, few)
-    lines = [row for name in (*AS_PUBLISHED, best) for row in _goals_of(measured, name)]
+    lines = [row for name in (*AS_PUBLISHED, best, BEYOND) for row in _goals_of(measured, name)]
     return table(["goal", "", "measured"], lines)
 
 
@@ -292,7 +321,7 @@ def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
         for record in kept.runs.values()
         for name in spent
     )
-    rows = read(tuning / "trials.jsonl")
+    rows = [row for file in sorted(tuning.glob("*trials.jsonl")) for row in read(file)]
     return {
         "runs": runs / 3600,
         "trials": sum(row.get("cpu_seconds", 0.0) for row in rows) / 3600,
@@ -319,11 +348,3 @@ def facts(kept: Kept, tuning: Path) -> dict[str, Any]:
         "published": [round(value, 3) for value in kept.values("falcon_published", "micro_ece")],
         "kept": [run["kept_epoch"] for name, run in kept.runs.items() if "/falcon/" in name],
     }
-
-
-Make = Callable[[Kept], str]
-
-
-def or_not_yet(kept: Kept, make: Make) -> str:
-    """Return a table, or that there are no runs to make it of."""
-    return make(kept) if kept.there else NOT_YET

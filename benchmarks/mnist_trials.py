@@ -9,6 +9,7 @@ from falconcal.report.trials import rank_correlations
 from falconcal.tuning.choice import best_of, enough
 
 FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
+WHOLE = ("whole", "beyond", "wider")  # the searches at the budget of a run of five epochs
 # of a trial, where it is scored on test data
 TESTED = ("accuracy", "ece", "micro_ece", "macro_ece")
 
@@ -40,20 +41,34 @@ def _best_cells(row: dict[str, Any]) -> list[str]:
     return [*(f"{value:.3f}" for value in figures), settings]
 
 
-def whole_trials(folder: Path) -> str:
+def whole_trials(folder: Path, search: str) -> str:
     """Return the trials of a search that cost as much as runs of five epochs."""
+    rows = read(folder / f"{search}_trials.jsonl")
     lines = [
         [", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items()),
          str(row["epoch"]), f"{row['criterion']:.3f}", f"{row['accuracy']:.4f}",
          "yes" if enough(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
-        for row in sorted(read(folder / "whole_trials.jsonl"), key=lambda row: row["criterion"])
+        for row in sorted(rows, key=lambda row: row["criterion"])
     ]  # fmt: skip
     heading = ["settings", "epoch kept", "criterion", "accuracy", "enough"]
     return table([*heading, *(f"test: {name.replace('_', ' ')}" for name in TESTED)], lines)
 
 
+def read_whole(folder: Path) -> list[dict[str, Any]]:
+    """Return the trials of all searches at the budget of a run."""
+    return [row for search in WHOLE for row in read(folder / f"{search}_trials.jsonl")]
+
+
+def lowest_whole(folder: Path) -> dict[str, Any]:
+    """Return which of these, by test data, validation data should have chosen."""
+    rows = filter(enough, read_whole(folder))
+    return min(rows, key=lambda row: float(row["test"]["micro_ece"]))
+
+
 def _shown(value: Any) -> str:
-    return " + ".join(value) if isinstance(value, list) else str(value)
+    if not isinstance(value, list):
+        return str(value)
+    return " + ".join(value) if isinstance(value[0], str) else f"{value[0]} to {value[-1]}"
 
 
 def families(folder: Path) -> str:
@@ -68,5 +83,7 @@ def families(folder: Path) -> str:
 def correlations(folder: Path) -> str:
     """Return how well the criterion ranks what is tested."""
     found = rank_correlations(read(folder / "trials.jsonl"))
+    whole = rank_correlations(read_whole(folder))["all methods, accurate enough"]
+    found["searches at a run's budget, accurate enough"] = whole
     rows = [[name, f"{value:+.2f}", str(count)] for name, (value, count) in found.items()]
     return table(["trials of", "Spearman's correlation", "trials"], rows)
