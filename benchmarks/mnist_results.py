@@ -34,6 +34,7 @@ TRIAL_FILES = ("trials.jsonl", "best.toml", "history.svg")
 FIGURES = (
     "ece-by-level", "accuracy-by-level", "micro-ece-by-shift", "confidence-of-outliers",
     "confidence-by-predicted-class", "recalibration-falcon", "recalibration-evidential",
+    "sensitivity-falcon-calibration-weight", "sensitivity-falcon-entropy-weight",
 )  # fmt: skip
 FEW = 2000  # test images of the sampling methods
 
