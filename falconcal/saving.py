@@ -19,9 +19,10 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Bounds, Dataset, Examples, Preparation
+from falconcal.data import Bounds, Dataset, Examples, Framing, Preparation
 from falconcal.data.examples import Modality
 from falconcal.errors import UsageError, UserError
+from falconcal.io.image_files import framing_of_shape, is_image_shape
 from falconcal.method import Method
 from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
@@ -32,7 +33,7 @@ from falconcal.registry import look_up
 from falconcal.settings import Count, as_dict, settings
 from falconcal.tensors import check_fit, read_tensors, write_tensors
 
-KIND, FORMAT = "model", 1
+KIND, FORMAT = "model", 2  # 2 says how pictures are framed; files of 1 are read too
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -57,6 +58,7 @@ class ModelFacts:
     columns: Names | None = None  # of a table, in the order of the inputs
     mean: Numbers | None = None  # a channel, of pixels from 0 to 1
     deviation: Numbers | None = None
+    framing: Annotated[Framing | None, _from_table(Framing)] = None  # of pictures; None in format 1
     method: dict[str, Any] | None = None  # settings, its name among them as ``method``
     risks: Annotated[RiskTable | None, _from_table(RiskTable)] = None
     version: str = falconcal.__version__  # that wrote the file
@@ -84,6 +86,7 @@ def save(
     columns: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     deviation: Sequence[float] | None = None,
+    framing: Framing | None = None,
     method: Method | None = None,
     validation: Predictions | None = None,
 ) -> None:
@@ -91,8 +94,11 @@ def save(
 
     ``architecture`` is a name of ``MODELS``, sized to ``shape`` (of one example) and ``classes``,
     or ``package.module:Name``, called with ``arguments``, plain data. ``method`` is what trained
-    the model. Of ``validation``, predictions on data that did not train it, only a table of errors
-    by threshold is kept, from which ``falconcal predict --risk`` takes its own.
+    the model. ``framing`` is how pictures were framed in training, so that ``falconcal predict``
+    frames them alike: ``dataset.train.framing``; unless given, a model of images has them scaled to
+    its size by their shorter side and the middle cut out. Of ``validation``, predictions on data
+    that did not train it, only a table of errors by threshold is kept, from which
+    ``falconcal predict --risk`` takes its own.
     """
     facts = ModelFacts(
         architecture=architecture,
@@ -105,6 +111,7 @@ def save(
         columns=None if columns is None else tuple(columns),
         mean=None if mean is None else tuple(mean),
         deviation=None if deviation is None else tuple(deviation),
+        framing=framing or _usual_framing(shape, tokens),
         method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
     )
@@ -113,6 +120,10 @@ def save(
     weights = _weights(model)
     _rebuilt(ModelFacts(**plain), weights, "the model")
     write_tensors(Path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
+
+
+def _usual_framing(shape: Sequence[int], tokens: int | None) -> Framing | None:
+    return framing_of_shape(shape) if is_image_shape(shape) and tokens is None else None
 
 
 def load(path: str | Path) -> SavedModel:
@@ -244,6 +255,11 @@ def _check_facts(facts: ModelFacts) -> None:
     if facts.columns is not None and len(facts.columns) != elements:
         raise UserError(
             f"expected a column for each of the {elements} inputs, got {len(facts.columns)}."
+        )
+    if facts.framing is not None and facts.framing.shape != facts.shape:
+        raise UserError(
+            f"expected a framing to the shape of an example, {facts.shape}, got one to "
+            f"{facts.framing.shape}."
         )
     _check_normalisation(facts)
     _check_risks(facts.risks)

@@ -12,6 +12,7 @@ from torch import Tensor
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
 from falconcal.errors import UserError
+from falconcal.io.image_files import Framing
 
 Modality = Literal["image", "sequence", "text", "signal"]
 Augment = Callable[[Tensor, torch.Generator], Tensor]  # a batch of inputs -> the same, varied
@@ -77,6 +78,7 @@ class Part(ABC):
     classes: tuple[str, ...] | None
     tokens: int | None  # how many different ones, where inputs are whole numbers
     texts: Texts | None  # of which the tokens were made, if they are kept
+    framing: Framing | None  # how picture files became these examples, if they did
 
     @property
     @abstractmethod
@@ -138,6 +140,7 @@ class Examples(Held):
     classes: tuple[str, ...] | None = None
     tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
     texts: Texts | None = None  # the raw text of tokens, if it is kept
+    framing: Framing | None = None  # how picture files became the inputs, if they did
 
     def __post_init__(self) -> None:
         check_inputs(self.inputs)

@@ -1,7 +1,8 @@
 """Outliers: examples of no class that the model knows, labels -1.
 
 Any dataset's test part will do, as Fashion-MNIST for MNIST; beside it four kinds that are made of
-the data's shape and range. Nothing is resized: a set of another shape is refused.
+the data's shape and range. Picture files that are read as they are needed are framed as the data's
+own are; nothing else is resized: a set of another shape is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, load_test
+from falconcal.data.images import framing_of
+from falconcal.data.streamed import StreamedImages
 from falconcal.errors import UsageError, UserError, unknown
 from falconcal.registry import look_up
 from falconcal.shifts.noise import Noise
@@ -51,6 +54,11 @@ def find_outliers(name: str) -> Outliers:
     if name not in DATASETS and ":" not in name:
         raise unknown("outliers", name, [*OUTLIERS, *DATASETS])
     found = look_up("outliers", name, DATASETS)
+    if found is DATASETS["objectnet"]:
+        raise UsageError(
+            f"the test images of {name} are of classes that ImageNet has, so a model of ImageNet "
+            "knows them: write objectnet_outliers for those of its other classes."
+        )
     if isinstance(found, Outliers):
         return replace(found, name=name)
     if not callable(found):
@@ -137,7 +145,7 @@ def _inputs_of(
     size: int,
     seed: int,  # noqa: ARG001 - they are what they are
 ) -> Iterator[Tensor]:
-    part = load()
+    part = _framed_alike(name, load(), data)
     if part.bounds != data.bounds:
         raise UserError(
             f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
@@ -145,6 +153,19 @@ def _inputs_of(
         )
     for inputs, _ in part.batches(size):
         yield inputs
+
+
+def _framed_alike(name: str, part: Part, data: Part) -> Part:
+    """Return outliers framed as the data is, so that no other zoom tells them apart."""
+    if isinstance(part, StreamedImages):
+        return replace(part, framing=framing_of(data))
+    own = getattr(part, "framing", None)  # a part from outside need not have it
+    if own is not None and own != framing_of(data):
+        raise UserError(
+            f"expected outliers {name} framed as the data is, {framing_of(data)}, got {own}: give "
+            "both the same settings, or load the outliers with stream=True."
+        )
+    return part
 
 
 def _check(name: str, inputs: Tensor, data: Part) -> None:

@@ -218,6 +218,7 @@ def _save(
             bounds=dataset.bounds,
             preparation=dataset.preparation,
             tokens=count_tokens(dataset.train),
+            framing=getattr(dataset.train, "framing", None),
             method=method,
             validation=predict(model, dataset.validation),
         )
