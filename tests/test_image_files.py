@@ -19,6 +19,7 @@ from torch import Tensor
 import falconcal
 from falconcal.cli import main
 from falconcal.data import Bounds, Dataset, Framing, load_dataset, load_test
+from falconcal.data.objectnet import imagenet_numbers
 from falconcal.errors import UsageError, UserError
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS, MOST_PIXELS, ImageReadError, read_image
@@ -352,7 +353,8 @@ def test_the_orientation_in_exif_is_honoured(tmp_path: Path, kind: str, orientat
     exif = Image.Exif()
     exif[0x0112] = orientation
     file = tmp_path / f"a.{kind.lower()}"
-    lying.save(file, exif=exif, **({} if kind in ("PNG", "TIFF") else {"quality": 95}))
+    options: dict[str, Any] = {"quality": 95} if kind in ("JPEG", "WEBP") else {}
+    lying.save(file, exif=exif, **options)
     seen = read_image(file, Framing(height=16, width=24))
     assert numpy.abs(seen.astype(int) - numpy.asarray(upright)).max() < 60
 
@@ -598,8 +600,6 @@ def test_objectnets_own_mapping_has_113_classes_of_which_104_are_one_of_imagenet
     assert sorted(known.labels.tolist()) == expected
     assert len(known) + len(unknown) == 10
     assert len(single) == sum(len(shared.get(kind, ())) == 1 for kind in answers.values())
-    from falconcal.data.objectnet import imagenet_numbers
-
     numbers = imagenet_numbers(root)
     assert (len(numbers), sum(len(some) == 1 for some in numbers.values())) == (113, 104)
     for part in (known, unknown):  # no border of red is left

@@ -114,7 +114,11 @@ def predict(
         say("Validation data chose this model's epoch: the risk may be somewhat higher.", errors)
     opened = open_source(source, saved.facts)
     if opened.named == "file" and saved.facts.framing is None:
-        say("The model file does not say how pictures are framed: they are stretched.", errors)
+        say(
+            "The model file does not say how pictures are framed: they are stretched to its size. "
+            "Save it again with framing=.",
+            errors,
+        )
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)
     show_outcome(outcome, target, threshold)

@@ -159,11 +159,11 @@ def _framed_alike(name: str, part: Part, data: Part) -> Part:
     """Return outliers framed as the data is, so that no other zoom tells them apart."""
     if isinstance(part, StreamedImages):
         return replace(part, framing=framing_of(data))
-    own = getattr(part, "framing", None)  # a part from outside need not have it
-    if own is not None and own != framing_of(data):
+    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
+    if own is not None and wanted is not None and own != wanted:
         raise UserError(
-            f"expected outliers {name} framed as the data is, {framing_of(data)}, got {own}: give "
-            "both the same settings, or load the outliers with stream=True."
+            f"expected outliers {name} framed as the data is, {wanted}, got {own}: give both the "
+            "same settings, or load the outliers with stream=True."
         )
     return part
 
