@@ -10,8 +10,8 @@ from PIL import Image
 from torch import Tensor
 
 from falconcal.errors import UserError
+from falconcal.io.regular import first_line
 from falconcal.predicting.source import BATCH, Batch, Source
-from falconcal.reading.table import first_line
 from falconcal.saving import ModelFacts
 
 MODES = {1: "L", 3: "RGB"}  # by channels
