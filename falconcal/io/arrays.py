@@ -84,8 +84,9 @@ def mapped_array(path: Path) -> numpy.ndarray:
         _check_size(declared, path.stat().st_size - declared.head)
         if declared.size == 0:
             return numpy.empty(declared.shape, declared.dtype)
-        order = "F" if declared.fortran else "C"
-        return numpy.memmap(path, declared.dtype, "r", declared.head, declared.shape, order)
+        shape = declared.shape[::-1] if declared.fortran else declared.shape
+        mapped: numpy.ndarray = numpy.memmap(path, declared.dtype, "r", declared.head, shape)
+        return mapped.transpose() if declared.fortran else mapped
 
 
 def read_stream(file: IO[bytes], path: Path) -> numpy.ndarray:
