@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from falconcal.errors import UsageError
+from falconcal.errors import UsageError, UserError, described
+
+
+def as_path(path: object) -> Path:
+    """Return a path; what is not one is refused."""
+    if not isinstance(path, str | os.PathLike) or not str(path):
+        raise UserError(f"expected the path of a file, got {described(path)}.")
+    return Path(path)
 
 
 @contextmanager

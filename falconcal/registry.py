@@ -4,13 +4,20 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from falconcal.errors import UsageError, unknown
+from falconcal.errors import UsageError, described, unknown
 
 Thing = TypeVar("Thing")
 
 
+def check_name(kind: str, name: object) -> None:
+    """Refuse what is not a name."""
+    if not isinstance(name, str):
+        raise UsageError(f"expected the name of a {kind}, got {described(name)}.")
+
+
 def look_up(kind: str, name: str, table: Mapping[str, Thing]) -> Thing:
     """Return the entry of a table, or the object that ``package.module:Name`` names."""
+    check_name(kind, name)
     if name in table:
         return table[name]
     if ":" not in name:

@@ -8,7 +8,7 @@ module. A method that wraps what it trains says how by its ``structure``.
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,16 @@ from torch import Tensor, nn
 import falconcal
 from falconcal.data import Bounds, Dataset, Examples, Framing, Preparation
 from falconcal.data.examples import Modality
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, described
+from falconcal.files import as_path
 from falconcal.io.image_files import framing_of_shape, is_image_shape
 from falconcal.method import Method
 from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS
 from falconcal.models.prepared import prepared
-from falconcal.predictions import Predictions
+from falconcal.modes import check_module, explained, placed
+from falconcal.predictions import Data, check_logits
 from falconcal.registry import look_up
 from falconcal.settings import Count, as_dict, settings
 from falconcal.tensors import check_fit, read_tensors, write_tensors
@@ -88,7 +90,7 @@ def save(
     deviation: Sequence[float] | None = None,
     framing: Framing | None = None,
     method: Method | None = None,
-    validation: Predictions | None = None,
+    validation: Data | None = None,
 ) -> None:
     """Write a model in one move, having made sure that it can be rebuilt.
 
@@ -100,17 +102,20 @@ def save(
     that did not train it, only a table of errors by threshold is kept, from which
     ``falconcal predict --risk`` takes its own.
     """
+    check_module(model)
+    if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
+        raise UserError(f"expected the method that trained the model, got {described(method)}.")
     facts = ModelFacts(
         architecture=architecture,
         arguments=None if arguments is None else dict(arguments),
-        classes=tuple(classes),
-        shape=tuple(shape),
+        classes=_listed("classes", classes),
+        shape=_listed("shape", shape),
         bounds=bounds,
         preparation=preparation,
         tokens=tokens,
-        columns=None if columns is None else tuple(columns),
-        mean=None if mean is None else tuple(mean),
-        deviation=None if deviation is None else tuple(deviation),
+        columns=None if columns is None else _listed("columns", columns),
+        mean=None if mean is None else _listed("mean", mean),
+        deviation=None if deviation is None else _listed("deviation", deviation),
         framing=framing or _usual_framing(shape, tokens),
         method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
@@ -118,8 +123,9 @@ def save(
     _check_facts(facts)
     plain = _plain_json(facts)
     weights = _weights(model)
-    _rebuilt(ModelFacts(**plain), weights, "the model")
-    write_tensors(Path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
+    rebuilt = _rebuilt(ModelFacts(**plain), weights, "the model")
+    _check_outputs(rebuilt.float(), facts)
+    write_tensors(as_path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
 
 
 def _usual_framing(shape: Sequence[int], tokens: int | None) -> Framing | None:
@@ -131,7 +137,7 @@ def load(path: str | Path) -> SavedModel:
 
     A name from outside falconcal in the file is imported: read files of people you trust.
     """
-    path = Path(path)
+    path = as_path(path)
     weights, head = read_tensors(path)
     facts = _facts(path, head)
     return SavedModel(_rebuilt(facts, weights, str(path)), facts)
@@ -219,6 +225,25 @@ def _stand_in(facts: ModelFacts) -> Dataset:
     return Dataset(
         "saved", modality, facts.classes, facts.bounds, *parts, preparation=facts.preparation
     )
+
+
+def _check_outputs(model: nn.Module, facts: ModelFacts) -> None:
+    """Refuse a model that does not give one logit per class for an example of the stated shape."""
+    example = _stand_in(facts).train.first(1).inputs
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), explained(example):
+        logits = model(placed(model, example))
+    check_logits(logits, 1, None)
+    if logits.shape[1] != len(facts.classes):
+        raise UserError(
+            f"expected the names of the {logits.shape[1]} classes that the model has outputs for, "
+            f"got {len(facts.classes)}: {', '.join(facts.classes[:10])}."
+        )
+
+
+def _listed(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    if isinstance(values, str | bytes | type) or not isinstance(values, Iterable):
+        raise UserError(f"expected {name} in a list, got {described(values)}.")
+    return tuple(values)
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:

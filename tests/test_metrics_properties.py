@@ -292,4 +292,4 @@ def test_accumulators_of_other_bins_do_not_mix() -> None:
 
 def test_what_needs_all_classes_says_so() -> None:
     with pytest.raises(UserError, match="probabilities of all classes"):
-        classwise_calibration_error(calibrated(5).scores())  # type: ignore[arg-type]
+        classwise_calibration_error(calibrated(5).scores())

@@ -212,7 +212,7 @@ def test_missing_and_damaged_files_are_named(
     with pytest.raises(UserError, match=r"expected the file .*labels\.npy"):
         find_stored("cifar10_c:fog", str(cifar)).level(1, data)
     (cifar / "fog.npy").write_bytes(b"no array")
-    with pytest.raises(UserError, match=r"cannot read .*fog\.npy: it is damaged"):
+    with pytest.raises(UserError, match=r"fog\.npy: cannot be read as NPY"):
         find_stored("cifar10_c:fog", str(cifar)).level(1, data)
     file = imagenet / "weather" / "fog" / "1" / "n01440764" / "0.JPEG"
     file.write_bytes(file.read_bytes()[:200])
@@ -242,5 +242,5 @@ def test_data_that_is_nowhere_is_asked_for(
 def test_pickled_arrays_are_not_loaded(mnist: Path, tiny: Dataset) -> None:
     objects = numpy.array([{"a": 1}], dtype=object)
     numpy.save(mnist / "fog" / "test_images.npy", objects, allow_pickle=True)
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="never loaded"):
         find_stored("mnist_c:fog", str(mnist)).level(1, tiny.test)

@@ -6,6 +6,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from falconcal.data.conversion import as_tensor
 from falconcal.data.examples import (
     Bounds,
     Examples,
@@ -37,6 +38,8 @@ class Images(Held):
     framing: Framing | None = None  # how picture files became these images, if they did
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pixels", as_tensor(self.pixels, "pixels"))
+        object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or not len(self.pixels):
             raise UserError(
                 "expected at least one image, uint8 (N, height, width, channels), got "

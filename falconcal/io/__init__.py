@@ -1,1 +1,1 @@
-"""Files of other people's making: what a folder holds, and the one way to read a picture."""
+"""Reading and writing files: the one place for each format."""

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
+from falconcal.data.conversion import ArrayLike, as_tensor
 from falconcal.data.examples import check_whole
 from falconcal.entrance import Entrance, find_entrance
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
-from falconcal.modes import rest, resting_parts
+from falconcal.modes import check_module, rest, resting_parts, typed
 from falconcal.training import Processes, Step, run_steps, set_dropout
 from falconcal.training.preparing import (
     batch_random,
@@ -39,6 +40,8 @@ class FalconStep:
         *,
         fabric: Fabric | None = None,
     ) -> None:
+        check_module(model)
+        _check_parts(optimizer, falcon)
         self.falcon, self.model = falcon or Falcon(), model
         _check_settings(self.falcon)
         if self.falcon.dropout is not None:
@@ -61,7 +64,7 @@ class FalconStep:
             yield epoch
             self._run_waiting()  # the last group of an epoch may be short
 
-    def __call__(self, inputs: Tensor, labels: Tensor) -> dict[str, float]:
+    def __call__(self, inputs: ArrayLike, labels: ArrayLike) -> dict[str, float]:
         """Step on a batch and return the terms by name; none while batches accumulate."""
         self._waiting.append(self._step(inputs, labels))
         if len(self._waiting) < self.falcon.accumulate:
@@ -75,7 +78,8 @@ class FalconStep:
         )
         self._processes = Processes.of(fabric)
 
-    def _step(self, inputs: Tensor, labels: Tensor) -> Step:
+    def _step(self, inputs: ArrayLike, labels: ArrayLike) -> Step:
+        inputs, labels = as_tensor(inputs, "inputs"), as_tensor(labels, "labels")
         check_whole(labels)
         bounds = bounds_of((), self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
@@ -84,7 +88,7 @@ class FalconStep:
         self._batch += 1
         return Step(
             model=self._wrapped,
-            inputs=laid_out(inputs),
+            inputs=laid_out(typed(self.model, inputs)),
             labels=labels.long(),
             epoch=self._checked_epoch(),
             epochs=self.falcon.epochs,
@@ -121,6 +125,16 @@ class FalconStep:
 def needs_fit(falcon: Falcon) -> bool:
     """Tell whether settings ask for what goes beyond a step: choosing epochs, ending, averaging."""
     return falcon.keep == "best" or falcon.patience is not None or falcon.average is not None
+
+
+def _check_parts(optimizer: object, falcon: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise UserError(
+            "expected an optimiser of the model's weights, such as "
+            f"torch.optim.Adam(model.parameters()), got {described(optimizer)}."
+        )
+    if falcon is not None and not isinstance(falcon, Falcon):
+        raise UserError(f"expected settings, as Falcon(...), got {described(falcon)}.")
 
 
 def _check_settings(falcon: Falcon) -> None:

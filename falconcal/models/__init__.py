@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from falconcal.data import Dataset
 from falconcal.data.examples import count_tokens
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, described
 from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
@@ -158,6 +158,10 @@ def make_model(
     Or by a file of published weights, whose names and shapes are those of the network.
     """
     make = look_up("model", name, MODELS)
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"expected a falconcal.Dataset to size the network to, got {described(dataset)}."
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = call_checked(f"model {name}", make, dataset, **settings)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import falconcal
 from falconcal.assessment import MOST_CLASSWISE, Assessment, Measured
-from falconcal.errors import UserError
-from falconcal.files import write_text
+from falconcal.errors import UserError, described
+from falconcal.files import as_path, write_text
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
 from falconcal.report.page import Table, fill
 from falconcal.report.score_charts import bins_words, reliability_table, score_figures
@@ -24,7 +24,9 @@ def write_score_page(
 
     All is made before anything is written, so a failure leaves what was there as it was.
     """
-    directory = Path(directory)
+    if not isinstance(found, Assessment):
+        raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
+    directory = as_path(directory)
     figures = score_figures(found)
     files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
     files["metrics.json"] = found.to_json()

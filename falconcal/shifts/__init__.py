@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 
 from falconcal.errors import UsageError
-from falconcal.registry import look_up
+from falconcal.registry import check_name, look_up
 from falconcal.shifts.adversarial import adversarial_shifts
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
@@ -75,4 +75,5 @@ def find_ladder(name: str, centre: Centre = "keras", stored: str | None = None) 
 
     ``stored`` is the folder of the stored data, else it is looked for where data is kept.
     """
+    check_name("shift", name)
     return find_stored(name, stored) if is_stored(name) else find_shift(name, centre)

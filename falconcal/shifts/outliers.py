@@ -15,8 +15,8 @@ from torch import Tensor
 from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, load_test
 from falconcal.data.images import framing_of
 from falconcal.data.streamed import StreamedImages
-from falconcal.errors import UsageError, UserError, unknown
-from falconcal.registry import look_up
+from falconcal.errors import UsageError, UserError, described, unknown
+from falconcal.registry import check_name, look_up
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.stored import objectnet
 
@@ -44,11 +44,16 @@ class Outliers:
 
 def outliers_of(name: str, part: Part) -> Outliers:
     """Return a part of any dataset as outliers; its own labels are forgotten."""
+    if not isinstance(part, Part):
+        raise UserError(
+            f"expected a part of a dataset, or falconcal.Examples, got {described(part)}."
+        )
     return Outliers(name, partial(_inputs_of, name, lambda: part))
 
 
 def find_outliers(name: str) -> Outliers:
     """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset."""
+    check_name("set of outliers", name)
     if name in OUTLIERS:
         return OUTLIERS[name]
     if name not in DATASETS and ":" not in name:

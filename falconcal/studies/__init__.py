@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from falconcal.errors import unknown
+from falconcal.registry import check_name
 from falconcal.studies.study import Study, read_study, read_study_file
 
 STUDIES: dict[str, str] = {
@@ -27,6 +28,7 @@ def find_study(
     ``changes`` are ``key=value``; ``settings`` is a file of tuned ones, which stand beneath them.
     ``smoke`` makes it so small that it runs in seconds.
     """
+    check_name("study", name)
     if name in STUDIES:
         return read_study(STUDIES[name], f"study {name}", changes, settings, smoke)
     if name.endswith(".toml") or "/" in name:

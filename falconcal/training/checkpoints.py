@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from falconcal.errors import UserError
+from falconcal.files import as_path
 from falconcal.selection import Candidate, EpochKeeper, Judgement
 from falconcal.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
@@ -64,12 +65,13 @@ def checkpointing(
 
     Trainings are numbered in their order, so the members of an ensemble each have their own.
     """
+    folder = as_path(folder)
     if every_epochs < 1 or (every_minutes is not None and every_minutes < 0):
         raise UserError(
             f"expected checkpoints every 1 epoch or more, and every 0 minutes or more, got "
             f"{every_epochs} and {every_minutes}."
         )
-    token = _folder.set(_Folder(Path(folder), every_epochs, every_minutes))
+    token = _folder.set(_Folder(folder, every_epochs, every_minutes))
     try:
         yield
     finally:

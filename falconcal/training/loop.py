@@ -22,12 +22,12 @@ from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from falconcal.data import Batches, Bounds
+from falconcal.data import AT_ONCE, Batches, Bounds, Part
 from falconcal.data.examples import check_walkable, mixed_seed, pairs
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.files import write_text
-from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random
+from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random, typed
 from falconcal.predictions import predict
 from falconcal.processes import from_first, leave, take_statistics_from_first
 from falconcal.selection import EpochKeeper
@@ -61,6 +61,7 @@ from falconcal.training.preparing import (
     batch_random,
     bounds_of,
     check_batch,
+    check_given,
     laid_out,
     lay_out_weights,
     set_dropout,
@@ -115,6 +116,9 @@ def fit_objectives(
 
     ``companions`` makes the networks that are trained beside it, for inputs such as the first.
     """
+    if isinstance(validation, Part):
+        validation = validation.batches(AT_ONCE)
+    check_given(model, train, validation)
     work = Work(model, train, validation, objectives, training, bounds, next_checkpoint())
     work.make_companions = companions
     fabric = make_fabric(training)
@@ -243,6 +247,7 @@ class Work:
         """Find the bounds of the inputs, where they are perturbed, and networks sized to them."""
         with torch.random.fork_rng():
             inputs, _ = next(iter(pairs(self.train)), (torch.empty(0), None))
+        inputs = typed(self.model, inputs)
         self.bounds = bounds_of(self.train, self.stated_bounds, inputs)
         perturbed = any(objective.perturbs for objective in self.objectives)
         self.entrance = find_entrance(self.model, inputs) if perturbed else Entrance()
@@ -359,7 +364,7 @@ class Work:
             check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
-            inputs=laid_out(fabric.to_device(inputs)),
+            inputs=laid_out(typed(self.model, fabric.to_device(inputs))),
             labels=fabric.to_device(labels),
             epoch=place.epoch,
             epochs=self.training.epochs,

@@ -19,7 +19,7 @@ from falconcal.data import Bounds
 from falconcal.data.examples import check_labels
 from falconcal.entrance import Entrance
 from falconcal.errors import UserError
-from falconcal.modes import channels_last
+from falconcal.modes import channels_last, explained
 from falconcal.predictions import check_logits
 
 
@@ -91,12 +91,14 @@ class Step:
     def logits(self) -> Tensor:
         """Return the model's output on the clean batch, checked: (N, C)."""
         if not self.keeping:
-            return self._checked(self.model(self.inputs))
+            with explained(self.inputs):
+                return self._checked(self.model(self.inputs))
         self.kept_point = self.point()
         if self.kept_point.requires_grad:
             self.kept_point.retain_grad()
         self.kept_point.requires_grad_()
-        return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
+        with explained(self.inputs):
+            return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
 
     def logits_at(self, point: Tensor) -> Tensor:
         """Return the model's output with another point at its entrance: (N, C)."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.data import Batches, Bounds
-from falconcal.data.examples import check_inputs, mixed_seed
+from falconcal.data.examples import check_batches, check_inputs, mixed_seed
 from falconcal.errors import UserError
-from falconcal.modes import channels_last
+from falconcal.modes import channels_last, check_module
 from falconcal.sampling import DROPOUTS
 
 StatedBounds = Bounds | Literal["data"] | None
@@ -49,6 +49,13 @@ def laid_out(inputs: Tensor) -> Tensor:
 def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
     """Return the random numbers of one batch: whoever trains it draws the same."""
     return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
+
+
+def check_given(model: object, train: object, validation: object) -> None:
+    """Refuse what cannot be a model and batches, before anything is done with them."""
+    check_module(model)
+    check_batches(train, "training")
+    check_batches(validation, "validation")
 
 
 def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:

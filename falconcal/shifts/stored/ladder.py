@@ -12,6 +12,7 @@ from falconcal.data import AT_ONCE, Part
 from falconcal.data.examples import check_labels
 from falconcal.data.images import framing_of, in_range
 from falconcal.errors import UserError
+from falconcal.io.arrays import mapped_array
 from falconcal.io.image_files import read_image
 
 
@@ -62,11 +63,7 @@ def open_array(file: Path) -> numpy.ndarray:
     """Return an array on disk, its numbers read when they are asked for."""
     if not file.is_file():
         raise UserError(f"expected the file {file}, found none: is the folder complete?")
-    try:
-        array: numpy.ndarray = numpy.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot read {file}: it is damaged or cut off ({error}).") from None
-    return array
+    return mapped_array(file)
 
 
 def check_choice(layout: str, corruption: str, folder: Path, found: Sequence[str]) -> None:
