@@ -11,11 +11,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, load_test
-from falconcal.errors import UsageError, UserError, unknown
+from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, is_loader, load_named_test
+from falconcal.errors import UserError, unknown
 from falconcal.registry import look_up
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.stored import objectnet
+from falconcal.trust import PERSON, CodeKind, Trust
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,27 @@ def outliers_of(name: str, part: Part) -> Outliers:
     return Outliers(name, partial(_inputs_of, name, lambda: part))
 
 
-def find_outliers(name: str) -> Outliers:
-    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset."""
+KIND = CodeKind(
+    "outliers",
+    "a dataset or falconcal.Outliers",
+    lambda thing: isinstance(thing, Outliers) or is_loader(thing),
+)
+
+
+def find_outliers(name: str, trust: Trust = PERSON) -> Outliers:
+    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset.
+
+    ``trust`` is whose code may be named, where a file names it.
+    """
     if name in OUTLIERS:
         return OUTLIERS[name]
     if name not in DATASETS and ":" not in name:
         raise unknown("outliers", name, [*OUTLIERS, *DATASETS])
-    found = look_up("outliers", name, DATASETS)
+    found = look_up(KIND, name, DATASETS, trust)
     if isinstance(found, Outliers):
         return replace(found, name=name)
-    if not callable(found):
-        raise UsageError(
-            f"expected outliers {name!r} to be a dataset or falconcal.Outliers, got {found!r}."
-        )
-    return Outliers(name, partial(_inputs_of, name, partial(load_test, name)))
+    load = partial(load_named_test, name, {}, trust)
+    return Outliers(name, partial(_inputs_of, name, load))
 
 
 def uniform(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:
