@@ -34,7 +34,7 @@ from falconcal.tensors import check_fit, read_tensors, write_tensors
 from falconcal.trust import PERSON, CodeKind, Trust, returns, trusting
 
 KIND, FORMAT = "model", 1
-LARGEST = 2**27  # numbers of one example: a picture of 6,500 x 6,500 pixels
+LARGEST = 2**25  # numbers of one example: a colour picture of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
