@@ -1,10 +1,10 @@
 """Looking a thing up by name: in its table, or as package.module:Name from outside."""
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from falconcal.errors import UsageError, described, unknown
+from falconcal.trust import CodeKind, Trust, find_code
 
 Thing = TypeVar("Thing")
 
@@ -15,14 +15,14 @@ def check_name(kind: str, name: object) -> None:
         raise UsageError(f"expected the name of a {kind}, got {described(name)}.")
 
 
-def look_up(kind: str, name: str, table: Mapping[str, Thing]) -> Thing:
-    """Return the entry of a table, or the object that ``package.module:Name`` names."""
-    check_name(kind, name)
+def look_up(kind: CodeKind, name: str, table: Mapping[str, Thing], trust: Trust) -> Thing:
+    """Return the entry of a table, or what ``package.module:Name`` names, if that is trusted."""
+    check_name(kind.word, name)
     if name in table:
         return table[name]
     if ":" not in name:
-        raise unknown(kind, name, table)
-    thing: Thing = _import(kind, name)
+        raise unknown(kind.word, name, table)
+    thing: Thing = find_code(kind, name, trust)
     return thing
 
 
@@ -35,14 +35,3 @@ def name_and_settings(kind: str, entry: str | Mapping[str, Any]) -> tuple[str, d
     if not isinstance(name, str):
         raise UsageError(f'[{kind}]: expected name = "NAME" beside its settings, got {name!r}.')
     return name, settings
-
-
-def _import(kind: str, name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever the module does when it is imported
-        raise UsageError(
-            f"cannot import {kind} {name!r}: {type(error).__name__}: {error}. Expected "
-            "package.module:Name, importable from the current folder or an installed package."
-        ) from None

@@ -5,14 +5,14 @@ when the file is read: of ``MODELS``, or ``package.module:Name`` of a class or f
 module. A method that wraps what it trains says how by its ``structure``.
 """
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -27,15 +27,17 @@ from falconcal.io.image_files import framing_of_shape, is_image_shape
 from falconcal.method import Method
 from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
-from falconcal.models import MODELS
+from falconcal.models import MODELS, is_factory
 from falconcal.models.prepared import prepared
 from falconcal.modes import check_module, explained, placed
 from falconcal.predictions import Data, check_logits
 from falconcal.registry import look_up
-from falconcal.settings import Count, as_dict, settings
+from falconcal.settings import Count, as_dict, call_checked, check_settable, settings
 from falconcal.tensors import check_fit, read_tensors, write_tensors
+from falconcal.trust import PERSON, CodeKind, Trust, returns, trusting
 
 KIND, FORMAT = "model", 2  # 2 says how pictures are framed; files of 1 are read too
+LARGEST = 2**25  # numbers of one example: a colour picture of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -123,7 +125,7 @@ def save(
     _check_facts(facts)
     plain = _plain_json(facts)
     weights = _weights(model)
-    rebuilt = _rebuilt(ModelFacts(**plain), weights, "the model")
+    rebuilt = _rebuilt(ModelFacts(**plain), weights, "the model", PERSON)
     _check_outputs(rebuilt.float(), facts)
     write_tensors(as_path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
 
@@ -132,20 +134,26 @@ def _usual_framing(shape: Sequence[int], tokens: int | None) -> Framing | None:
     return framing_of_shape(shape) if is_image_shape(shape) and tokens is None else None
 
 
-def load(path: str | Path) -> SavedModel:
-    """Read and rebuild a model that ``save`` wrote.
+def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
+    """Read and rebuild a model that ``save`` wrote, of whoever it may be.
 
-    A name from outside falconcal in the file is imported: read files of people you trust.
+    ``trust_code`` are packages whose code the file may name for its architecture or its method;
+    without it the file names what falconcal has, and anything else is refused.
     """
-    path = as_path(path)
+    path, trust = as_path(path), trusting(trust_code)
     weights, head = read_tensors(path)
     facts = _facts(path, head)
-    return SavedModel(_rebuilt(facts, weights, str(path)), facts)
+    return SavedModel(_rebuilt(facts, weights, str(path), trust), facts)
 
 
-def _rebuilt(facts: ModelFacts, weights: Mapping[str, Tensor], source: str) -> nn.Module:
+def _rebuilt(
+    facts: ModelFacts, weights: Mapping[str, Tensor], source: str, trust: Trust
+) -> nn.Module:
     """Return the architecture inside what its method wraps it with, and the weights in it."""
-    model = _structured(_architecture(facts), facts)
+    method = make_method(facts.method, trust) if facts.method else None
+    _check_members(method, len(weights), source)
+    room = sum(weight.numel() for weight in weights.values())
+    model = _structured(_architecture(facts, trust, room), method)
     check_fit(
         model.state_dict(),
         weights,
@@ -158,43 +166,64 @@ def _rebuilt(facts: ModelFacts, weights: Mapping[str, Tensor], source: str) -> n
     return model.eval()
 
 
-def _architecture(facts: ModelFacts) -> nn.Module:
-    name, arguments = facts.architecture, facts.arguments
-    make: Callable[..., Any] = look_up("architecture", name, MODELS)
-    if name not in MODELS:
-        _check_factory(name, make)
-    sized = name in MODELS or arguments is None
-    with torch.random.fork_rng(devices=[]), _explained(name, arguments):
-        model = make(*([_stand_in(facts)] if sized else []), **(arguments or {}))
+def _architecture(facts: ModelFacts, trust: Trust, room: int) -> nn.Module:
+    name, arguments = facts.architecture, facts.arguments or {}
+    make: Callable[..., Any] = look_up(ARCHITECTURE, name, MODELS, trust)
+    sized = name in MODELS or facts.arguments is None
+    with torch.random.fork_rng(devices=[]), _explained(name, facts.arguments):
+        given = [_stand_in(facts)] if sized else []
+        if name in MODELS:
+            check_settable(f"architecture {name}", make, arguments)
+            make = partial(call_checked, f"architecture {name}", make)
+            _check_room(partial(make, *given, **arguments), room, name)
+        model = make(*given, **arguments)
     if not isinstance(model, nn.Module):
         raise UserError(f"expected {name} to make a torch.nn.Module, got {type(model).__name__}.")
     return prepared(model, facts.preparation)
 
 
-def _structured(model: nn.Module, facts: ModelFacts) -> nn.Module:
+def _check_room(make: Callable[[], nn.Module], room: int, name: str) -> None:
+    """Refuse a network with more weights than the file has, before it takes any memory."""
+    with torch.device("meta"):
+        size = sum(weight.numel() for weight in make().state_dict().values())
+    if size > room:
+        raise UserError(
+            f"the weights do not fit the architecture {name}: it has {size:,} numbers, the file "
+            f"{room:,}. Do its name, its arguments and the shape say what was trained?"
+        )
+
+
+def _check_members(method: Method | None, tensors: int, source: str) -> None:
+    """Refuse an ensemble of more members than there are tensors."""
+    members = 1
+    while method is not None:
+        members *= int(getattr(method, "size", 1))
+        method = getattr(method, "base", None)
+    if members > max(tensors, 1):
+        raise UserError(
+            f"the weights of {source} do not fit its method, which has {members:,} members: there "
+            f"are {tensors:,} tensors."
+        )
+
+
+def _structured(model: nn.Module, method: Method | None) -> nn.Module:
     """Return what the method's ``fit`` would return around the model, not trained."""
-    structure = getattr(make_method(facts.method), "structure", None) if facts.method else None
+    structure = getattr(method, "structure", None)
     wrapped: nn.Module = model if structure is None else structure(model)
     return wrapped
 
 
-def _check_factory(name: str, make: object) -> None:
-    """Refuse, before it is called, what does not say that it makes a module."""
-    made = make if isinstance(make, type) else _return_type(make)
-    if not (isinstance(made, type) and issubclass(made, nn.Module)):
-        raise UsageError(
-            f"expected {name} to be a class of torch.nn.Module, or a function whose annotation "
-            f"says that it returns one, got {make!r}: a model file must not call anything else."
-        )
+def _makes_module(thing: object) -> bool:
+    """Return whether a thing says, before it is called, that it makes a module."""
+    made = thing if isinstance(thing, type) else returns(thing)
+    return is_factory(thing) and isinstance(made, type) and issubclass(made, nn.Module)
 
 
-def _return_type(make: object) -> object:
-    if not inspect.isfunction(make):
-        return None
-    try:
-        return get_type_hints(make).get("return")
-    except (NameError, TypeError):  # an annotation that names what is not there
-        return None
+ARCHITECTURE = CodeKind(
+    "architecture",
+    "a class of torch.nn.Module, or a function whose annotation says that it returns one",
+    _makes_module,
+)
 
 
 @contextmanager
@@ -277,6 +306,8 @@ def _check_facts(facts: ModelFacts) -> None:
     if len(set(facts.classes)) < len(facts.classes):
         raise UserError(f"expected classes with names of their own, got {facts.classes}.")
     elements = math.prod(facts.shape)
+    if elements > LARGEST:
+        raise UserError(f"expected examples of at most {LARGEST:,} numbers, got {facts.shape}.")
     if facts.columns is not None and len(facts.columns) != elements:
         raise UserError(
             f"expected a column for each of the {elements} inputs, got {len(facts.columns)}."

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from falconcal.errors import UserError
 from falconcal.files import write_bytes
+from falconcal.parsing import parse_json
 
 HEAD = "falconcal"
 SHOWN = 5  # names of weights in an error
@@ -70,8 +71,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _facts(file: Path, text: str) -> dict[str, Any]:
     try:
-        facts = json.loads(text)
-    except json.JSONDecodeError as error:
+        facts = parse_json(text)
+    except ValueError as error:
         raise UserError(f"cannot read the facts of {file}: {error}.") from None
     if not isinstance(facts, dict):
         raise UserError(f"expected facts by name in {file}, got {type(facts).__name__}.")

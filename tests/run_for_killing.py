@@ -7,7 +7,7 @@ from falconcal.studies import Study, store
 from falconcal.studies.crew import choose_crew
 from falconcal.studies.events import Event
 from falconcal.studies.runner import run_study
-from falconcal.studies.study import read_study
+from tests.stripes import read_own
 
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
 SCALED = '[methods.scaled]\nmethod = "temperature"\nbase = "falcon"\n'
@@ -15,7 +15,7 @@ CALIBRATED = TEXT.replace("[methods.dropout]", f"{SCALED}[methods.dropout]")  # 
 
 
 def killable(seeds: int) -> Study:
-    return read_study(CALIBRATED, "test", [f"seeds={seeds}"])
+    return read_own(CALIBRATED, "test", [f"seeds={seeds}"])
 
 
 def say(event: Event) -> None:

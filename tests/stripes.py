@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,12 +12,19 @@ from torch import Tensor, nn
 from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.methods import L2Dropout
+from falconcal.saving import load
 from falconcal.settings import settings
 from falconcal.shifts import Shift
+from falconcal.studies.study import read_study, read_study_file
 from tests.conftest import CLASSES, small_network, stripes
 
 DEATHS = "FALCONCAL_TEST_DEATHS"  # the folder in which runs that died leave a file each
 MEETING = "FALCONCAL_TEST_MEETING"  # the folder in which processes meet, each by a file
+
+TRUST = ("--trust-code", "tests")  # for commands that meet the names of this file in others
+read_own = partial(read_study, trust_code=["tests"])
+read_own_file = partial(read_study_file, trust_code=["tests"])
+load_own = partial(load, trust_code=["tests"])
 
 
 def load_stripes() -> Dataset:

@@ -14,7 +14,7 @@ import falconcal
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "io", "layout", "bins", "modes", "entrance",
-        "tensors", "processes", "spawning"}  # fmt: skip
+        "tensors", "processes", "spawning", "trust", "parsing"}  # fmt: skip
 LAYERS = [
     "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
     "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",

@@ -12,6 +12,7 @@ import pytest
 
 import falconcal
 from falconcal.catalogue import CATALOGUE
+from tests.stripes import TRUST
 
 COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
 STUDY = Path(__file__).parents[1] / "tests" / "stripes.toml"
@@ -51,7 +52,7 @@ def test_list_has_a_line_on_everything(kind: str) -> None:
 
 
 def test_a_study_from_run_to_report(tmp_path: Path) -> None:
-    first = run("run", str(STUDY), "--out", "out", folder=tmp_path)
+    first = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "epoch 12 of 12" in first.stdout
     assert "Report: out/report.html" in first.stdout
@@ -61,12 +62,14 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
     assert list((out / "figures").glob("*.svg"))
     before = (out / "rows.parquet").read_bytes()
 
-    again = run("run", str(STUDY), "--out", "out", folder=tmp_path)
+    again = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert again.returncode == 0
     assert again.stdout.count("complete already") == 2
     assert (out / "rows.parquet").read_bytes() == before
 
-    other = run("run", str(STUDY), "--out", "out", "--set", "falcon.epochs=3", folder=tmp_path)
+    other = run(
+        "run", str(STUDY), *TRUST, "--out", "out", "--set", "falcon.epochs=3", folder=tmp_path
+    )
     assert other.returncode == 1
     assert "methods.falcon.epochs: 12 there, 3 now" in other.stderr
     assert (out / "rows.parquet").read_bytes() == before
@@ -78,12 +81,15 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
 
 
 def test_only_the_methods_asked_for(tmp_path: Path) -> None:
-    assert run("run", str(STUDY), "--methods", "dropout", "--out", str(tmp_path)).returncode == 0
+    assert (
+        run("run", str(STUDY), *TRUST, "--methods", "dropout", "--out", str(tmp_path)).returncode
+        == 0
+    )
     assert set(polars.read_parquet(tmp_path / "rows.parquet")["method"]) == {"dropout"}
 
 
 def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> None:
-    words = ["run", str(STUDY), "--out", str(tmp_path), "--set", "falcon.epochs=100000"]
+    words = ["run", str(STUDY), *TRUST, "--out", str(tmp_path), "--set", "falcon.epochs=100000"]
     process = subprocess.Popen(
         [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

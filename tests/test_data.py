@@ -9,6 +9,7 @@ import torch
 from falconcal.data import DATASETS, Bounds, Examples, Texts, check_dataset, load_dataset, load_test
 from falconcal.data.digits import split
 from falconcal.errors import UserError
+from falconcal.trust import NOBODY
 from tests.conftest import stripes
 from tests.made_data import MADE
 
@@ -18,7 +19,7 @@ TRAINABLE = [name for name in DATASETS if name != "objectnet"]  # which is for t
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path: Path) -> None:
     settings = MADE[name](tmp_path / name) if name in MADE else {}
-    check_dataset(name, **settings)
+    check_dataset(name, settings, NOBODY)
     dataset = load_dataset(name, **settings)
     for part in (dataset.train, dataset.validation, dataset.test):
         assert part.classes == dataset.classes
@@ -106,9 +107,11 @@ def test_an_unknown_dataset_is_refused_with_a_hint() -> None:
 
 
 def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
-    assert load_dataset("falconcal.data.digits:load").name == "digits"
+    assert load_dataset("tests.stripes:load_stripes").name == "stripes"
     with pytest.raises(UserError, match=r"package\.module:Name"):
-        load_dataset("falconcal.data.digits:nothing")
+        load_dataset("tests.stripes:nothing")
+    with pytest.raises(UserError, match="goes by the names of its tables"):
+        load_dataset("falconcal.data.digits:load")
 
 
 def test_tokens_and_their_texts_travel_with_the_examples() -> None:

@@ -26,7 +26,6 @@ from falconcal.methods import (
     METHODS,
     Evidential,
     Falcon,
-    Focal,
     L2Dropout,
     Mixup,
     make_method,
@@ -42,6 +41,7 @@ from falconcal.shifts.adversarial import fgsm
 from falconcal.studies.store import load_weights, save_weights
 from falconcal.training import Step, Training
 from tests.conftest import small_network
+from tests.stripes import Scaling
 
 QUICK = {"epochs": 25, "learning_rate": 0.01}
 # a few steps teach these networks little, and falconcal rightly says so; and what they do learn has
@@ -195,9 +195,7 @@ def test_its_settings_are_frozen_and_survive_plain_data(name: str) -> None:
 
 
 def test_a_method_from_outside_is_a_dataclass() -> None:
-    assert make_method({"method": "falconcal.methods.focal:Focal", "gamma": 1.0}) == Focal(
-        gamma=1.0
-    )
+    assert make_method({"method": "tests.stripes:Scaling", "factor": 1.0}) == Scaling(factor=1.0)
     with pytest.raises(UserError, match=r"'torch\.nn:Identity' to be a dataclass of settings"):
         make_method({"method": "torch.nn:Identity"})
 

@@ -23,8 +23,8 @@ from falconcal.report.outliers import confidence_of_classes, confidence_shares
 from falconcal.report.results import load_results
 from falconcal.shifts import OUTLIERS, SHIFTS, Outliers, find_outliers, outliers_of
 from falconcal.studies.runner import run_study
-from falconcal.studies.study import read_study_file
 from tests.conftest import small_network, stripes
+from tests.stripes import read_own_file
 from tests.test_studies import Silent
 
 MADE = [name for name in OUTLIERS if name != "objectnet_outliers"]
@@ -166,7 +166,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "falcon.epochs=4",
         "dropout.epochs=4",
     ]
-    run_study(read_study_file(STUDY, changes), folder, Silent())
+    run_study(read_own_file(STUDY, changes), folder, Silent())
     write_report(folder)
     return folder
 
@@ -239,11 +239,11 @@ def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
 
 
 def test_outliers_that_do_not_fit_are_found_before_training(tmp_path: Path) -> None:
-    study = read_study_file(STUDY, ['outliers=["tests.stripes:load_table"]'])
+    study = read_own_file(STUDY, ['outliers=["tests.stripes:load_table"]'])
     with pytest.raises(UserError, match="nothing is resized"):
         run_study(study, tmp_path, Silent())
     assert not (tmp_path / "runs").exists()
     with pytest.raises(UserError, match="unknown outliers 'noise'"):
-        read_study_file(STUDY, ['outliers=["noise"]'])
+        read_own_file(STUDY, ['outliers=["noise"]'])
     with pytest.raises(UserError, match="named twice"):
-        read_study_file(STUDY, ['outliers=["digits", "digits"]'])
+        read_own_file(STUDY, ['outliers=["digits", "digits"]'])

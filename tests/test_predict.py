@@ -29,7 +29,7 @@ from falconcal.predicting.images import read_input
 from falconcal.predicting.source import BATCH
 from falconcal.saving import ModelFacts, SavedModel
 from tests.conftest import CLASSES, small_network, stripes
-from tests.stripes import Columns
+from tests.stripes import TRUST, Columns, load_own
 
 COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
 ROOT = Path(__file__).parents[1]
@@ -39,7 +39,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     return subprocess.run(
-        [*COMMAND, "predict", *arguments],
+        [*COMMAND, "predict", *arguments, *TRUST],
         capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=120,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def pictures(tmp_path: Path) -> SavedModel:
         shape=[1, 28, 28], bounds=Bounds(0.0, 1.0),
         validation=falconcal.predict(small_network(seed=3), stripes(90, 1)),
     )  # fmt: skip
-    return falconcal.load(file)
+    return load_own(file)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def rows(tmp_path: Path) -> SavedModel:
         Columns(4, 3), file, "tests.stripes:Columns", classes=CLASSES, shape=[4],
         arguments=arguments,
     )  # fmt: skip
-    return falconcal.load(file)
+    return load_own(file)
 
 
 def with_facts(saved: SavedModel, **changes: Any) -> SavedModel:
@@ -245,10 +245,10 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
-    study = find_study(str(ROOT / "tests" / "stripes.toml"))
+    study = find_study(str(ROOT / "tests" / "stripes.toml"), trust_code=["tests"])
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
-    saved = falconcal.load(tmp_path / run / "weights.safetensors")
+    saved = load_own(tmp_path / run / "weights.safetensors")
     assert saved.facts.risks is not None
     assert saved.facts.risks.accepted[-1] == 30
     inputs = stripes(9, 4).inputs
@@ -410,7 +410,7 @@ def test_mistakes_of_the_command(
 ) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["falconcal", "predict", *words])
+    monkeypatch.setattr(sys, "argv", ["falconcal", "predict", *words, *TRUST])
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as left:
         main()

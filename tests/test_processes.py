@@ -22,11 +22,11 @@ from falconcal.losses import CalibrationForm
 from falconcal.method import innermost
 from falconcal.predictions import predict
 from falconcal.processes import with_started
-from falconcal.studies.study import placed, read_study_file
+from falconcal.studies.study import placed
 from falconcal.training.batches import PartOfBatches, grouped
 from tests.conftest import small_network
 from tests.evaluate_together import SIZES, loaders, scored
-from tests.stripes import load_stripes
+from tests.stripes import TRUST, load_stripes, read_own_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 ROOT = Path(__file__).parents[1]
@@ -159,7 +159,15 @@ def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
     assert "Traceback" not in str(caught.value)
 
 
-SHORT = ("run", "tests/stripes.toml", "--set", "dropout.epochs=3", "--set", "falcon.epochs=3")
+SHORT = (
+    "run",
+    "tests/stripes.toml",
+    *TRUST,
+    "--set",
+    "dropout.epochs=3",
+    "--set",
+    "falcon.epochs=3",
+)
 STEADY = ("--set", "dropout.dropout=0", "--set", "falcon.dropout=0")  # processes draw their own
 
 
@@ -192,7 +200,7 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
 
 
 def test_devices_reach_every_training_of_a_study() -> None:
-    study = read_study_file(
+    study = read_own_file(
         ROOT / "tests" / "stripes.toml",
         ['methods.dropout.clip_norm="none"', "falcon.bounds=none"],
     )

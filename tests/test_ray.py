@@ -13,9 +13,8 @@ from falconcal.studies.reference import OWN_RUN
 from falconcal.studies.run import Workplace
 from falconcal.studies.runner import gather, run_study
 from falconcal.studies.store import Store
-from falconcal.studies.study import read_study
 from tests.run_for_killing import CALIBRATED
-from tests.stripes import DEATHS
+from tests.stripes import DEATHS, read_own
 from tests.test_studies import Silent
 from tests.test_workers import DEADLY, TROUBLE, Heard, key, same_rows
 
@@ -31,7 +30,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothi
 ) -> None:
     (tmp_path / "deaths").mkdir()
     monkeypatch.setenv(DEATHS, str(tmp_path / "deaths"))
-    study, heard = read_study(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
+    study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying"]
     crew = ray_cluster.on_ray("local")
     failed = run_study(study, tmp_path / "ray", heard, [*only, "raising"], make_crew=crew)
@@ -54,7 +53,7 @@ def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray, "get", lambda sent: sent)
-    study = read_study(CALIBRATED, "test", ["dropout.keep=best"])
+    study = read_own(CALIBRATED, "test", ["dropout.keep=best"])
     here = Workplace(study, Store(tmp_path / "here"))
     for run in (OWN_RUN, key("falcon"), key("scaled")):
         files, mail = ray_cluster.files_for(here, run), Mail()
@@ -77,7 +76,7 @@ def test_a_run_that_fails_elsewhere_sends_nothing_but_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray, "get", lambda sent: sent)
-    study = read_study(CALIBRATED + TROUBLE, "test")
+    study = read_own(CALIBRATED + TROUBLE, "test")
     order = ray_cluster.Order(study, key("raising"), tmp_path / "mark" / "no", 1, [])
     last, sent = ray_cluster.do_there(order, Mail())
     assert Event.from_bytes(last).text == "KeyError: 'of no use'"
@@ -90,6 +89,6 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(ray_cluster, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"falconcal\[ray\]"):
         ray_cluster.need_ray()
-    study = read_study(CALIBRATED, "test")
+    study = read_own(CALIBRATED, "test")
     with pytest.raises(UserError, match="expected a Ray cluster at"):
         run_study(study, tmp_path, Silent(), make_crew=ray_cluster.on_ray("127.0.0.1:1"))

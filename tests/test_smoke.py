@@ -18,9 +18,8 @@ from falconcal.studies import STUDIES, find_study
 from falconcal.studies.making import dataset_of
 from falconcal.studies.runner import run_study
 from falconcal.studies.schedule import runs_of
-from falconcal.studies.study import read_study
 from tests.made_data import write_imagenet
-from tests.stripes import load_stripes
+from tests.stripes import TRUST, load_stripes, read_own
 from tests.test_studies import TEXT, Silent
 
 MADE_HERE = {"digits", "sensors", "imagenet"}  # need no files of others
@@ -70,9 +69,9 @@ def test_a_smoke_run_changes_the_size_alone(name: str) -> None:
 
 
 def test_a_study_without_a_table_for_smoke_runs_has_one_all_the_same() -> None:
-    small = read_study(TEXT, "test", smoke=True)
+    small = read_own(TEXT, "test", smoke=True)
     assert (small.examples, small.levels, small.method("falcon").epochs) == (200, 2, 1)  # type: ignore[attr-defined]
-    changed = read_study(TEXT, "test", ["examples=7", "falcon.epochs=2"], smoke=True)
+    changed = read_own(TEXT, "test", ["examples=7", "falcon.epochs=2"], smoke=True)
     assert (changed.examples, changed.method("falcon").epochs) == (7, 2)  # type: ignore[attr-defined]
 
 
@@ -88,11 +87,11 @@ def test_a_study_without_a_table_for_smoke_runs_has_one_all_the_same() -> None:
 def test_a_wrong_table_for_smoke_runs_is_refused(table: str, message: str) -> None:
     text = f"{table}\n{TEXT}" if table.startswith("smoke") else f"{TEXT}\n{table}\n"
     with pytest.raises(UsageError, match=message):
-        read_study(text, "test", smoke=True)
+        read_own(text, "test", smoke=True)
 
 
 def test_levels_are_cut_and_stay_what_they_are() -> None:
-    whole, small = read_study(TEXT, "test"), read_study(TEXT, "test", ["levels=3"])
+    whole, small = read_own(TEXT, "test"), read_own(TEXT, "test", ["levels=3"])
     images = load_stripes().test.first(2).inputs
     for one, other in zip(whole.all_shifts(), small.all_shifts(), strict=True):
         assert list(other.levels) == [0, 1, 2, 3]
@@ -125,9 +124,9 @@ def test_few_test_examples_leave_the_other_parts_whole() -> None:
 
 def test_outliers_are_cut_to_the_examples_of_the_study() -> None:
     data = load_stripes().test
-    (whole,) = read_study(TEXT, "test", ['outliers=["uniform_noise"]']).all_outliers()
+    (whole,) = read_own(TEXT, "test", ['outliers=["uniform_noise"]']).all_outliers()
     cut = ["examples=7", 'outliers=["uniform_noise"]']
-    (few_of_them,) = read_study(TEXT, "test", cut).all_outliers()
+    (few_of_them,) = read_own(TEXT, "test", cut).all_outliers()
     inputs = torch.cat([batch for batch, _ in few_of_them.batches(data, 5)])
     assert torch.equal(inputs, torch.cat([batch for batch, _ in whole.batches(data, 5)])[:7])
 
@@ -138,7 +137,7 @@ def test_the_command_keeps_smoke_runs_apart(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stripes.toml").write_text(TEXT)
-    arguments = ["run", "stripes.toml", "--smoke", "--methods", "dropout"]
+    arguments = ["run", "stripes.toml", *TRUST, "--smoke", "--methods", "dropout"]
     outcome = CliRunner().invoke(app, arguments)
     assert outcome.exit_code == 0, outcome.output
     assert "Smoke run, no result" in (tmp_path / "runs/smoke/stripes/summary.md").read_text()

@@ -18,8 +18,8 @@ from falconcal.report import write_report
 from falconcal.shifts import OUTLIERS, STORED, StoredShift, find_ladder, find_stored
 from falconcal.shifts.stored.ladder import StoredLevel
 from falconcal.studies.runner import run_study
-from falconcal.studies.study import read_study_file
 from tests.conftest import small_network, stripes
+from tests.stripes import read_own_file
 from tests.test_studies import Silent
 
 STUDY = Path(__file__).parent / "stripes.toml"
@@ -180,7 +180,7 @@ def test_a_study_takes_a_shift_with_examples_of_its_own(
     level = StoredLevel(others.labels, lambda part: others.inputs[part])
     ladder = StoredShift("elsewhere", 1, lambda _level, _data: level, own_examples=True)
     monkeypatch.setitem(STORED, "elsewhere", (lambda _which, _path: ladder, "others"))
-    study = read_study_file(STUDY, ['shifts=["elsewhere", "shear"]', "dropout.epochs=2"])
+    study = read_own_file(STUDY, ['shifts=["elsewhere", "shear"]', "dropout.epochs=2"])
     run_study(study, tmp_path, Silent(), ["dropout"])
     rows = polars.read_parquet(tmp_path / "rows.parquet").filter(shift="elsewhere")
     assert rows.filter(metric="accuracy").sort("level")["examples"].to_list() == [30, 17]
@@ -193,11 +193,11 @@ def test_a_study_takes_a_shift_with_examples_of_its_own(
 
 def test_a_study_takes_a_stored_shift_by_a_line(mnist: Path, tmp_path: Path) -> None:
     changes = ['shifts=["mnist_c:fog", "shear"]', f'stored="{mnist}"', "dropout.epochs=2"]
-    study = read_study_file(STUDY, changes)
+    study = read_own_file(STUDY, changes)
     run_study(study, tmp_path / "run", Silent(), ["dropout"])
     assert (tmp_path / "run" / "examples" / "mnist_c.fog.png").is_file()
     with pytest.raises(UserError, match="no settings can be chosen"):
-        read_study_file(STUDY, [*changes[1:], 'selection_shifts=["mnist_c:fog"]'])
+        read_own_file(STUDY, [*changes[1:], 'selection_shifts=["mnist_c:fog"]'])
     labels = mnist / "fog" / "test_labels.npy"
     numpy.save(labels, 1 - numpy.load(labels).clip(0, 1))
     with pytest.raises(UserError, match=r"30 test examples of stripes at level 1 of mnist_c:fog"):

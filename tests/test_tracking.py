@@ -13,9 +13,9 @@ from falconcal.layout import PLAIN, RunKey
 from falconcal.studies.events import Event
 from falconcal.studies.reference import OWN_RUN
 from falconcal.studies.runner import run_study
-from falconcal.studies.study import read_study
 from falconcal.studies.tracking import EventFiles, event_folder, need_tensorboard, tracked
 from falconcal.training import EpochRecord
+from tests.stripes import TRUST, read_own
 from tests.test_studies import TEXT, Silent, everything
 
 pytest.importorskip("tensorboard")
@@ -43,7 +43,7 @@ def curves(directory: Path, run: RunKey) -> dict[str, Curve]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tracked")
     ensemble = '[methods.ensemble]\nsize = 2\nbase = {method = "dropout", epochs = 2}\n'
-    study = read_study(f"{TEXT}\n{ensemble}", "test", ["falcon.epochs=3"])
+    study = read_own(f"{TEXT}\n{ensemble}", "test", ["falcon.epochs=3"])
     with tracked(Silent(), directory, wanted=True) as progress:
         run_study(study, directory, progress, ["falcon", "ensemble"])
     return directory
@@ -111,7 +111,7 @@ def test_epochs_are_there_while_a_run_trains_and_go_when_it_begins_anew(tmp_path
 
 
 def test_runs_that_were_complete_get_their_files_and_stay_as_they_are(tmp_path: Path) -> None:
-    study = read_study(TEXT, "test", ["dropout.epochs=1"])
+    study = read_own(TEXT, "test", ["dropout.epochs=1"])
     run_study(study, tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path / "runs")
     assert not (tmp_path / "tensorboard").exists()
@@ -135,6 +135,6 @@ def test_the_command_asks_for_tensorboard_before_it_trains(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stripes.toml").write_text(TEXT)
     monkeypatch.setattr("falconcal.studies.tracking.find_spec", lambda name: None)  # noqa: ARG005
-    outcome = CliRunner().invoke(app, ["run", "stripes.toml", "--smoke", "--tensorboard"])
+    outcome = CliRunner().invoke(app, ["run", "stripes.toml", *TRUST, "--smoke", "--tensorboard"])
     assert isinstance(outcome.exception, UserError)
     assert not (tmp_path / "runs").exists()

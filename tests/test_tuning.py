@@ -22,7 +22,6 @@ from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
-from falconcal.studies.study import read_study
 from falconcal.terminal import show_trial, show_trials
 from falconcal.training import EpochRecord
 from falconcal.tuning import need_optuna
@@ -31,7 +30,7 @@ from falconcal.tuning.choice import best_of, check_chosen, enough, write_best
 from falconcal.tuning.places import find_place
 from falconcal.tuning.spaces import Range, Space, check_search, find_space, own_point, points
 from tests.conftest import stripes
-from tests.stripes import MEETING
+from tests.stripes import MEETING, TRUST, read_own
 
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
@@ -46,7 +45,7 @@ COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
 
 
 def study(*changes: str) -> Study:
-    return read_study(TEXT, "test", changes)
+    return read_own(TEXT, "test", changes)
 
 
 def search(
@@ -79,18 +78,18 @@ def test_the_default_values_are_the_papers() -> None:
 def test_every_method_can_be_searched(name: str) -> None:
     kind = METHODS[name]
     base = "\nbase = 'dropout'" if "base" in kind.__dataclass_fields__ else ""  # type: ignore[attr-defined]
-    given = read_study(TEXT + f"\n[methods.tuned]\nmethod = '{name}'{base}", "test")
+    given = read_own(TEXT + f"\n[methods.tuned]\nmethod = '{name}'{base}", "test")
     space = find_space(given, find_place(given, "tuned"))
     assert {"learning_rate", "l2_weight"} <= set(space)
 
 
 def test_mc_dropout_is_never_without_dropout() -> None:
-    given = read_study(TEXT + "[methods.mc_dropout]", "test")
+    given = read_own(TEXT + "[methods.mc_dropout]", "test")
     assert find_space(given, find_place(given, "mc_dropout"))["dropout"].plain() == [0.2, 0.5]
 
 
 def test_an_ensemble_is_tuned_through_the_member_it_has_by_itself() -> None:
-    given = read_study(TEXT + "[methods.ensemble]\nsize = 3", "test")
+    given = read_own(TEXT + "[methods.ensemble]\nsize = 3", "test")
     place = find_place(given, "ensemble")
     assert isinstance(place.method, Adversarial)
     stated = {"base": {"method": "adversarial", "l2_weight": 0.1, "keep": "best"}}
@@ -158,7 +157,7 @@ def test_a_wrong_method_or_number_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     alone = TEXT.replace("methods.dropout", "methods.mixup").replace('keep = "best"', "")
     with pytest.raises(UsageError, match="needs the method dropout"):
-        tune(Search(read_study(alone, "test"), "mixup", 2, tmp_path))
+        tune(Search(read_own(alone, "test"), "mixup", 2, tmp_path))
 
 
 def test_points_begin_with_the_studys_own_and_none_comes_twice() -> None:
@@ -200,7 +199,7 @@ def test_whole_ranges_have_an_end() -> None:
 
 def test_a_method_that_left_the_study_leaves_its_trials_and_no_best(tmp_path: Path) -> None:
     tune(search(tmp_path, method="falcon", trials=1))
-    fewer = read_study(without_falcon(TEXT), "test", SHORT)
+    fewer = read_own(without_falcon(TEXT), "test", SHORT)
     rows = tune(Search(fewer, "dropout", 1, tmp_path))
     assert {row["method"] for row in rows} == {"falcon", "dropout"}
     assert set(tomllib.loads((tmp_path / "best.toml").read_text())["methods"]) == {"dropout"}
@@ -222,7 +221,7 @@ def test_a_budget_keeps_the_texts() -> None:
 
 
 def test_a_method_with_a_base_is_tuned_through_it() -> None:
-    given = read_study(
+    given = read_own(
         TEXT + "[methods.by_name]\nmethod = 'temperature'\nbase = 'falcon'\n"
         "[methods.by_table]\nmethod = 'temperature'\nbase.method = 'falcon'\nbase.share = 0.5",
         "test",
@@ -238,7 +237,7 @@ def test_a_method_with_a_base_is_tuned_through_it() -> None:
 def test_values_stand_where_the_settings_do() -> None:
     text = TEXT + "[methods.t]\nmethod = 'temperature'\nbase = 'falcon'"
     with pytest.raises(UsageError, match=r"t is tuned through falcon, write \[search.falcon\]"):
-        check_search(read_study(text, "test", ["search.t.share=[1]"]))
+        check_search(read_own(text, "test", ["search.t.share=[1]"]))
 
 
 def test_a_budget_takes_the_same_examples_every_time() -> None:
@@ -314,7 +313,7 @@ def test_the_rank_correlation_by_hand() -> None:
 
 def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
     deep = "[methods.calibrated]\nmethod = 'temperature'\nbase.method = 'falcon'\nbase.epochs = 7\n"
-    given = read_study(TEXT + deep, "test")
+    given = read_own(TEXT + deep, "test")
     chosen = {"directions": ["adversarial", "gaussian"], "share": 0.5, "dropout": None}
     rows = [
         row(0, 0.1, 0.95, settings=chosen),
@@ -323,7 +322,7 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
     write_best(
         tmp_path, "s", rows, {name: find_place(given, name) for name in ("falcon", "calibrated")}
     )
-    taken = read_study(TEXT + deep, "test", ["falcon.share=0.25"], tmp_path / "best.toml")
+    taken = read_own(TEXT + deep, "test", ["falcon.share=0.25"], tmp_path / "best.toml")
     falcon, inside = taken.method("falcon"), taken.method("calibrated").base  # type: ignore[attr-defined]
     assert isinstance(falcon, Falcon)
     assert (falcon.directions, falcon.keep) == (("adversarial", "gaussian"), "best")
@@ -346,9 +345,9 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
 def test_a_wrong_file_of_settings_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "best.toml").write_text(text)
     with pytest.raises(UsageError, match=message):
-        read_study(TEXT, "test", (), tmp_path / "best.toml")
+        read_own(TEXT, "test", (), tmp_path / "best.toml")
     with pytest.raises(UsageError, match="cannot read settings"):
-        read_study(TEXT, "test", (), tmp_path / "none.toml")
+        read_own(TEXT, "test", (), tmp_path / "none.toml")
 
 
 def test_tables_for_tuning_change_no_run() -> None:
@@ -495,7 +494,7 @@ OTHERS = ("search.meeting.l2_weight=[0.1, 0.2, 0.3, 0.4, 0.5]", "tuning.epochs=1
 def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = read_study(MEETS, "test", OTHERS)
+    given = read_own(MEETS, "test", OTHERS)
     alone = tune(Search(given, "meeting", 6, tmp_path / "alone", prune=False))
     (tmp_path / "met").mkdir()
     monkeypatch.setenv(MEETING, str(tmp_path / "met"))
@@ -518,14 +517,14 @@ def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     words = [str(tmp_path / "study.toml"), "--method", "meeting", "--trials", "2", "--out"]
     words += [str(tmp_path / "out"), *(part for change in OTHERS for part in ("--set", change))]
     environment = {**os.environ, MEETING: str(met), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*COMMAND, "tune", *words], env=environment)
+    process = subprocess.Popen([*COMMAND, "tune", *words, *TRUST], env=environment)
     deadline = time.monotonic() + 120
     while not any(met.iterdir()) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()
     process.wait()
     assert any(met.iterdir())
-    rows = tune(Search(read_study(MEETS, "test", OTHERS), "meeting", 2, tmp_path / "out"))
+    rows = tune(Search(read_own(MEETS, "test", OTHERS), "meeting", 2, tmp_path / "out"))
     assert [(one["trial"], one["state"]) for one in rows] == [
         (0, "killed"), (0, "complete"), (1, "complete"),
     ]  # fmt: skip

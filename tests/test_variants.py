@@ -22,8 +22,8 @@ from falconcal.studies import Study, find_study
 from falconcal.studies.runner import run_study
 from falconcal.studies.schedule import runs_of
 from falconcal.studies.store import Store
-from falconcal.studies.study import read_study
 from falconcal.studies.variants import write_out_sweeps
+from tests.stripes import TRUST, read_own
 from tests.test_studies import TEXT, Silent, everything
 
 SHORT = ["dropout.epochs=2", "falcon.epochs=2", "falcon.keep=last"]
@@ -38,7 +38,7 @@ pytestmark = [
 
 def study(*tables: str, changes: tuple[str, ...] = (), smoke: bool = False) -> Study:
     text = "\n".join([TEXT, *tables])
-    return read_study(text, "test", [*([] if smoke else SHORT), *changes], smoke=smoke)
+    return read_own(text, "test", [*([] if smoke else SHORT), *changes], smoke=smoke)
 
 
 def expanded(found: Study, *arguments: list[str] | None) -> list[tuple[str, str]]:
@@ -366,7 +366,7 @@ def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("falconcal.cli.reports.report", lambda directory: None)  # noqa: ARG005
     (tmp_path / "stripes.toml").write_text(f"{TEXT}\n{ALONE}")
-    command = ["run", "stripes.toml", "--smoke", "--variants"]
+    command = ["run", "stripes.toml", *TRUST, "--smoke", "--variants"]
     outcome = CliRunner().invoke(app, [*command, "entropy_alone"])
     assert outcome.exit_code == 0, outcome.output
     found = Store(tmp_path / "runs" / "smoke" / "stripes").runs()

@@ -246,7 +246,7 @@ def test_it_is_saved_and_loaded_inside_a_calibration(
         model, path, "tests.conftest:small_network", arguments={},
         classes=tiny.classes, shape=(1, 28, 28), bounds=tiny.bounds, method=method,
     )  # fmt: skip
-    ours, theirs = (predict(one, tiny.test) for one in (model, load(path).model))
+    ours, theirs = (predict(one, tiny.test) for one in (model, load(path, ["tests"]).model))
     assert torch.equal(ours.log_probs, theirs.log_probs)
 
 

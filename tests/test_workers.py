@@ -26,10 +26,9 @@ from falconcal.studies.run import Workplace, epochs_of
 from falconcal.studies.runner import Clerk, run_study
 from falconcal.studies.schedule import ATTEMPTS, Schedule, needs_of, runs_of
 from falconcal.studies.store import Store
-from falconcal.studies.study import read_study
 from falconcal.training import EpochRecord
 from tests.run_for_killing import CALIBRATED, killable
-from tests.stripes import DEATHS
+from tests.stripes import DEATHS, TRUST, read_own
 from tests.test_spawning import alive, wait_for
 from tests.test_studies import TEXT, Silent
 
@@ -130,7 +129,7 @@ def test_a_run_that_is_lost_again_and_again_has_failed_and_what_builds_on_it(
 
 def test_the_reference_is_a_run_of_its_own_only_where_no_other_is_the_same(tmp_path: Path) -> None:
     def needs(*changes: str, only: list[str] | None = None) -> schedule.Needs:
-        study = read_study(CALIBRATED, "test", changes)
+        study = read_own(CALIBRATED, "test", changes)
         return needs_of(Workplace(study, Store(tmp_path)), runs_of(study, only))
 
     falcon, dropout, scaled = key("falcon"), key("dropout"), key("scaled")
@@ -151,7 +150,7 @@ def test_events_survive_the_way_between_processes() -> None:
 def test_epochs_of_all_members_count() -> None:
     text = TEXT + '[methods.many]\nmethod = "ensemble"\nbase = "dropout"\nsize = 3\n'
     text += '[methods.scaled]\nmethod = "temperature"\nbase = "many"\n'
-    study = read_study(text, "test")
+    study = read_own(text, "test")
     assert [epochs_of(study.method(name)) for name in ("dropout", "many", "scaled")] == [12, 36, 36]
 
 
@@ -160,7 +159,7 @@ def test_epochs_of_all_members_count() -> None:
 
 def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(TEXT + TROUBLE)
-    words = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out")]
+    words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]
     only = ["--methods", "raising,raising_temperature,diverging,dropout"]
     answer = CliRunner().invoke(app, [*words, *only], env={"COLUMNS": "200"})
     assert answer.exit_code == 1
@@ -182,7 +181,7 @@ def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_where_nothing_is_complete_there_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(TEXT + TROUBLE)
-    words = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out")]
+    words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]
     answer = CliRunner().invoke(app, [*words, "--methods", "raising"])
     assert answer.exit_code == 1
     assert "1 failed" in answer.output
@@ -209,7 +208,7 @@ def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DEATHS, str(tmp_path))
-    study, heard = read_study(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
+    study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying", "raising"]
     failed = run_study(study, tmp_path / "two", heard, only, make_crew=in_processes(2, threads=1))
     assert failed == {key("raising"): "KeyError: 'of no use'"}

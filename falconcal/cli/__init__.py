@@ -1,6 +1,5 @@
 """The command, a file a group of commands: parse, call one function, exit code."""
 
-import os
 import sys
 
 # each adds its commands to the application; the help has them in this order
@@ -18,7 +17,6 @@ __all__ = ["app", "main"]
 def main() -> None:
     """Run the command; a user's mistake gets a message, only a mistake of ours a traceback."""
     try:
-        sys.path.append(os.getcwd())  # noqa: PTH109 - where package.module:Name may lie
         app()
     except UsageError as error:
         _leave(error, WRONG_USAGE)

@@ -12,6 +12,15 @@ from falconcal.terminal import output
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-code",
+        metavar="PACKAGE",
+        help="Let files name code of this package, package.module:Name, which then runs. May be "
+        "given often.",
+    ),
+]
 FiguresOption = Annotated[
     str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
 ]

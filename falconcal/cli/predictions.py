@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from falconcal.cli.app import app
+from falconcal.cli.app import TrustOption, app
 from falconcal.layout import model_file
 from falconcal.terminal import errors, output, say, show_outcome, show_score
 
@@ -90,6 +90,7 @@ def predict(
             "certainty by the validation data that the model was saved with."
         ),
     ] = None,
+    trust_code: TrustOption = None,
 ) -> None:
     """Answer inputs with a saved model: label, confidence, entropy, and what to reject.
 
@@ -108,7 +109,7 @@ def predict(
     name = source.resolve().name if source.is_dir() else source.stem
     target = out if out is not None else Path("runs") / "predict" / f"{name}.csv"
     check_output(target, source)
-    saved = load(model_file(model))
+    saved = load(model_file(model), trust_code or ())
     threshold = choose_threshold(saved.facts, reject_below, risk)
     if risk is not None and chose_its_epoch(saved.facts):
         say("Validation data chose this model's epoch: the risk may be somewhat higher.", errors)

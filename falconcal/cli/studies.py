@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from falconcal.cli.app import FAILED, OfflineOption, app, chosen, command, stay_offline, tells
+from falconcal.cli.app import (
+    FAILED,
+    OfflineOption,
+    TrustOption,
+    app,
+    chosen,
+    command,
+    stay_offline,
+    tells,
+)
 from falconcal.terminal import (
     announce_search,
     errors,
@@ -33,7 +42,8 @@ if TYPE_CHECKING:
     "falconcal run digits --devices 2\n\n"
     "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
     "falconcal run mnist --smoke\n\n"
-    "falconcal run my_study.toml"
+    "falconcal run my_study.toml\n\n"
+    "falconcal run my_study.toml --trust-code my_package"
 )
 def run(
     study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
@@ -55,6 +65,7 @@ def run(
     settings: Annotated[
         Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
     ] = None,
+    trust_code: TrustOption = None,
     offline: OfflineOption = False,
     workers: Annotated[
         int, typer.Option(help="Processes of this machine that do a run each at a time.")
@@ -100,7 +111,7 @@ def run(
     where |= {"strategy": strategy, "precision": precision}
     with joined():
         output.quiet = not first()
-        found = placed(find_study(study, wanted, settings, smoke), where)
+        found = placed(find_study(study, wanted, settings, smoke, trust_code or ()), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
         crew = _crew(workers, ray, threads)
@@ -208,6 +219,7 @@ def tune(
     settings: Annotated[
         Path | None, typer.Option(help="Settings chosen before, such as the reference's.")
     ] = None,
+    trust_code: TrustOption = None,
     offline: OfflineOption = False,
 ) -> None:
     """Choose a method's settings on validation data alone, and keep every trial.
@@ -223,7 +235,7 @@ def tune(
     from falconcal.tuning.search import tune as search_for
 
     stay_offline(offline)
-    found = find_study(study, changes or [], settings)
+    found = find_study(study, changes or [], settings, trust_code=trust_code or ())
     directory = out if out is not None else Path("runs") / "tune" / found.name
     search = Search(
         found, method, trials, directory, storage, seed, prune=prune,

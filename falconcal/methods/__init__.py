@@ -34,6 +34,7 @@ from falconcal.recalibration import (
 )
 from falconcal.registry import look_up
 from falconcal.settings import as_dict, with_none
+from falconcal.trust import PERSON, CodeKind, Trust, check_name
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
@@ -79,25 +80,40 @@ __all__ = [
 ]
 
 
-def make_method(values: Mapping[str, Any]) -> Method:
-    """Return a method of plain settings, its name among them as ``method``; so for a ``base``."""
+def _is_method(thing: object) -> bool:
+    made = isinstance(thing, type) and dataclasses.is_dataclass(thing)
+    return made and callable(getattr(thing, "fit", None))
+
+
+KIND = CodeKind("method", "a dataclass of settings with a fit", _is_method)
+
+
+def make_method(values: Mapping[str, Any], trust: Trust = PERSON) -> Method:
+    """Return a method of plain settings, its name among them as ``method``; so for a ``base``.
+
+    ``trust`` is whose code may be named, where the settings come from a file.
+    """
     settings = dict(values)
     name = settings.pop("method", None)
     if not isinstance(name, str):
         raise UsageError(f'expected method = "NAME", such as "falcon", got {name!r}.')
-    kind = look_up("method", name, METHODS)
-    # nothing that a file names is called unless it is a method
-    if not dataclasses.is_dataclass(kind) or not callable(getattr(kind, "fit", None)):
-        raise UsageError(f"expected method {name!r} to be a dataclass of settings with a fit.")
+    make = look_up(KIND, name, METHODS, trust)
     if isinstance(settings.get("base"), Mapping):
-        settings["base"] = make_method(settings["base"])
-    make: Callable[..., Method] = kind
+        settings["base"] = make_method(settings["base"], trust)
+    _check_code(make, settings, trust)
     try:
-        return make(**with_none(kind, settings))
+        return make(**with_none(make, settings))
     except TypeError as error:
         raise UsageError(
             f"method {name!r} does not take the settings {', '.join(settings)}: {error}."
         ) from None
+
+
+def _check_code(kind: Callable[..., Method], settings: Mapping[str, Any], trust: Trust) -> None:
+    """Refuse settings that name code which is not trusted: it would be called by ``fit``."""
+    for setting in getattr(kind, "names_code", ()):
+        if isinstance(name := settings.get(setting), str) and name != "none":
+            check_name(setting, name, trust)
 
 
 def plain_settings(method: Any) -> dict[str, Any]:

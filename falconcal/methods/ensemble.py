@@ -7,6 +7,7 @@ trained adversarially. FALCON's ensemble has FALCON members and no adversarial t
 
 import copy
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from falconcal.registry import look_up
 from falconcal.sampling import mean_probabilities
 from falconcal.settings import Count, settings
 from falconcal.training.preparing import check_given
+from falconcal.trust import PERSON, CodeKind, check_takes, is_function
 
 
 @settings
@@ -32,6 +34,8 @@ class Ensemble:
     size: Count = 5
     fresh: bool = True  # members start from weights of their own; False from those given
     factory: str | None = None  # package.module:name of what makes a network, called with nothing
+
+    names_code: ClassVar = ("factory",)  # settings for which code must be trusted in a file
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         """Return the mixture of the members; the model itself is left as it was."""
@@ -136,9 +140,18 @@ def _constant(weight: Tensor) -> bool:
     return bool((weight == weight.flatten()[0]).all()) if weight.numel() else True
 
 
+def _is_factory(thing: object) -> bool:
+    return is_function(thing) or (isinstance(thing, type) and issubclass(thing, nn.Module))
+
+
+KIND = CodeKind("factory", "a function that makes a torch.nn.Module", _is_factory)
+
+
 def _made(factory: str, model: nn.Module) -> nn.Module:
     known: dict[str, Callable[[], object]] = {}  # none by a short name
-    made = look_up("factory", factory, known)()
+    make = look_up(KIND, factory, known, PERSON)  # who made the method has named it
+    check_takes(f"factory {factory}", make)
+    made = make()
     if not isinstance(made, nn.Module) or _shapes(made) != _shapes(model):
         raise UserError(
             f"expected the factory {factory} to make a network with the weights of the model, by "

@@ -5,7 +5,7 @@ what it lets a study file set are arguments by name, with defaults.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from falconcal.models.vgg import VGG
 from falconcal.models.weights import load_published
 from falconcal.registry import look_up
 from falconcal.settings import Count, call_checked, check_settable
+from falconcal.trust import PERSON, CodeKind, Trust, check_takes, is_function
 
 # oneDNN corrupts memory in the backward pass of 1x1 convolutions of stride 2 with fewer channels
 Sixteens = Annotated[int, Field(ge=16, multiple_of=16)]
@@ -44,7 +45,9 @@ __all__ = [
     "TextRecurrent",
     "TokenTransformer",
     "check_model",
+    "is_factory",
     "make_model",
+    "make_named",
 ]
 
 
@@ -157,23 +160,49 @@ def make_model(
 
     Or by a file of published weights, whose names and shapes are those of the network.
     """
-    make = look_up("model", name, MODELS)
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"expected a falconcal.Dataset to size the network to, got {described(dataset)}."
         )
+    settings |= {} if weights is None else {"weights": weights}
+    return make_named(name, settings, dataset, seed, PERSON)
+
+
+def make_named(
+    name: str, settings: Mapping[str, Any], dataset: Dataset, seed: int, trust: Trust
+) -> nn.Module:
+    """Return a network that a file names, ``weights`` among its settings."""
+    make = look_up(KIND, name, MODELS, trust)
+    own = {setting: value for setting, value in settings.items() if setting != "weights"}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = call_checked(f"model {name}", make, dataset, **settings)
-    if weights is not None:
-        load_published(model, weights)
+        model = call_checked(f"model {name}", make, dataset, **own)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"expected model {name!r} to make a torch.nn.Module, got {model!r}.")
+    if settings.get("weights") is not None:
+        load_published(model, settings["weights"])
     return prepared(model, dataset.preparation)
 
 
-def check_model(name: str, **settings: Any) -> None:
+def check_model(name: str, settings: Mapping[str, Any], trust: Trust) -> None:
     """Refuse a name or settings that are not known, before anything is made."""
-    names = settings.keys() - {"weights"}
-    check_settable(f"model {name}", look_up("model", name, MODELS), sorted(names))
+    make = look_up(KIND, name, MODELS, trust)
+    own = {setting: value for setting, value in settings.items() if setting != "weights"}
+    check_settable(f"model {name}", make, sorted(own))
+    check_takes(f"model {name}", make, "the dataset", **own)
+    weights = settings.get("weights")
+    if not isinstance(weights, str | Path | None):
+        raise UsageError(f"model {name}: weights should be a path, got {weights!r}")
+
+
+def is_factory(thing: object) -> bool:
+    """Return whether a thing can make a network: a class of modules, or a function."""
+    if isinstance(thing, type):
+        return issubclass(thing, nn.Module)
+    return is_function(thing)
+
+
+KIND = CodeKind("model", "a class of torch.nn.Module, or a function that makes one", is_factory)
 
 
 def _image(dataset: Dataset, name: str) -> tuple[int, int]:

@@ -1,6 +1,5 @@
 """What a study left in its directory, read and checked in one place."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import polars
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN
 from falconcal.layout import PLAIN, RunKey, example_file
+from falconcal.parsing import parse_json
 
 ROW_COLUMNS = {
     "variant": polars.String,
@@ -195,7 +195,7 @@ def _read_study(file: Path) -> dict[str, Any]:
 
 def _read_mapping(file: Path) -> dict[str, Any]:
     with reading(file):
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise UserError(f"expected a JSON object in {file}, got {type(content).__name__}.")
     return content

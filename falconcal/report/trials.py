@@ -11,6 +11,7 @@ import scipy.stats
 
 from falconcal.errors import UserError
 from falconcal.files import write_bytes
+from falconcal.parsing import parse_json
 from falconcal.report.panels import Figure, grid, layered, whole_numbers
 from falconcal.report.theme import COLOURS
 from falconcal.tuning.choice import best_of, enough
@@ -25,7 +26,7 @@ def read_trials(directory: Path) -> list[Row]:
     """Return the rows of trials.jsonl."""
     file = directory / "trials.jsonl"
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the trials {file}: {error}.") from None
 

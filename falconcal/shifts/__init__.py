@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from falconcal.errors import UsageError
 from falconcal.registry import check_name, look_up
 from falconcal.shifts.adversarial import adversarial_shifts
 from falconcal.shifts.affine import Centre, affine_shifts
@@ -19,6 +18,7 @@ from falconcal.shifts.signal import signal_shifts
 from falconcal.shifts.stored import STORED, StoredShift, find_stored, is_stored
 from falconcal.shifts.typos import typo_shifts, typos
 from falconcal.shifts.words import word_shifts
+from falconcal.trust import PERSON, CodeKind, Trust
 
 SHIFTS: dict[str, Shift] = {
     **affine_shifts(),
@@ -31,6 +31,7 @@ SHIFTS: dict[str, Shift] = {
 }
 
 Ladder = Shift | StoredShift
+KIND = CodeKind("shift", "a falconcal.Shift", lambda thing: isinstance(thing, Shift))
 
 __all__ = [
     "OUTLIERS",
@@ -57,23 +58,24 @@ __all__ = [
 ]
 
 
-def find_shift(name: str, centre: Centre = "keras") -> Shift:
+def find_shift(name: str, centre: Centre = "keras", trust: Trust = PERSON) -> Shift:
     """Return a shift by its name in the table, an affine one about the given centre.
 
-    ``a | b`` is shift ``a`` and then ``b``.
+    ``a | b`` is shift ``a`` and then ``b``. ``trust`` is whose code may be named, where a file
+    names it.
     """
     if "|" in name:
-        return reduce(or_, (find_shift(part.strip(), centre) for part in name.split("|")))
-    found = look_up("shift", name, {**SHIFTS, **affine_shifts(centre)})
-    if not isinstance(found, Shift):
-        raise UsageError(f"expected shift {name!r} to be a falconcal.Shift, got {found!r}.")
+        return reduce(or_, (find_shift(part.strip(), centre, trust) for part in name.split("|")))
+    found = look_up(KIND, name, {**SHIFTS, **affine_shifts(centre)}, trust)
     return replace(found, name=name)  # one from outside goes by the name it was asked for
 
 
-def find_ladder(name: str, centre: Centre = "keras", stored: str | None = None) -> Ladder:
+def find_ladder(
+    name: str, centre: Centre = "keras", stored: str | None = None, trust: Trust = PERSON
+) -> Ladder:
     """Return a shift by its name, or one that others stored, as ``cifar10_c:fog``.
 
     ``stored`` is the folder of the stored data, else it is looked for where data is kept.
     """
     check_name("shift", name)
-    return find_stored(name, stored) if is_stored(name) else find_shift(name, centre)
+    return find_stored(name, stored) if is_stored(name) else find_shift(name, centre, trust)

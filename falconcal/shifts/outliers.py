@@ -12,13 +12,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, load_test
+from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, is_loader, load_named_test
 from falconcal.data.images import framing_of
 from falconcal.data.streamed import StreamedImages
 from falconcal.errors import UsageError, UserError, described, unknown
 from falconcal.registry import check_name, look_up
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.stored import objectnet
+from falconcal.trust import PERSON, CodeKind, Trust
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,24 @@ def outliers_of(name: str, part: Part) -> Outliers:
     return Outliers(name, partial(_inputs_of, name, lambda: part))
 
 
-def find_outliers(name: str) -> Outliers:
-    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset."""
+KIND = CodeKind(
+    "outliers",
+    "a dataset or falconcal.Outliers",
+    lambda thing: isinstance(thing, Outliers) or is_loader(thing),
+)
+
+
+def find_outliers(name: str, trust: Trust = PERSON) -> Outliers:
+    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset.
+
+    ``trust`` is whose code may be named, where a file names it.
+    """
     check_name("set of outliers", name)
     if name in OUTLIERS:
         return OUTLIERS[name]
     if name not in DATASETS and ":" not in name:
         raise unknown("outliers", name, [*OUTLIERS, *DATASETS])
-    found = look_up("outliers", name, DATASETS)
+    found = look_up(KIND, name, DATASETS, trust)
     if found is DATASETS["objectnet"]:
         raise UsageError(
             f"the test images of {name} are of classes that ImageNet has, so a model of ImageNet "
@@ -66,11 +77,8 @@ def find_outliers(name: str) -> Outliers:
         )
     if isinstance(found, Outliers):
         return replace(found, name=name)
-    if not callable(found):
-        raise UsageError(
-            f"expected outliers {name!r} to be a dataset or falconcal.Outliers, got {found!r}."
-        )
-    return Outliers(name, partial(_inputs_of, name, partial(load_test, name)))
+    load = partial(load_named_test, name, {}, trust)
+    return Outliers(name, partial(_inputs_of, name, load))
 
 
 def uniform(inputs: Tensor, bounds: Bounds, noise: Noise) -> Tensor:

@@ -21,16 +21,21 @@ __all__ = ["STUDIES", "Study", "find_study"]
 
 
 def find_study(
-    name: str, changes: Iterable[str] = (), settings: Path | None = None, smoke: bool = False
+    name: str,
+    changes: Iterable[str] = (),
+    settings: Path | None = None,
+    smoke: bool = False,
+    trust_code: Iterable[str] = (),
 ) -> Study:
     """Return a study by its name in the table or the path of its TOML file.
 
     ``changes`` are ``key=value``; ``settings`` is a file of tuned ones, which stand beneath them.
-    ``smoke`` makes it so small that it runs in seconds.
+    ``smoke`` makes it so small that it runs in seconds. ``trust_code`` are packages whose code the
+    files may name as ``package.module:Name``; without it they name what falconcal has.
     """
     check_name("study", name)
     if name in STUDIES:
-        return read_study(STUDIES[name], f"study {name}", changes, settings, smoke)
+        return read_study(STUDIES[name], f"study {name}", changes, settings, smoke, trust_code)
     if name.endswith(".toml") or "/" in name:
-        return read_study_file(Path(name), changes, settings, smoke)
+        return read_study_file(Path(name), changes, settings, smoke, trust_code)
     raise unknown("study", name, STUDIES)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from falconcal.errors import UsageError, did_you_mean
+from falconcal.parsing import parse_toml
 from falconcal.registry import name_and_settings
 
 TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
@@ -105,6 +106,8 @@ def _check_key(setting: str, known: Collection[str], place: str) -> None:
 def _value(text: str) -> Any:
     """Read a value as TOML would, and anything else as a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except ValueError as error:
+        raise UsageError(f"--set: cannot take {text[:40]} ...: {error}.") from None

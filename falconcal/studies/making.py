@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from falconcal.data import Batches, Dataset, few, few_tested, load_dataset
+from falconcal.data import Batches, Dataset, few, few_tested, load_named
 from falconcal.errors import UserError
 from falconcal.method import Method
-from falconcal.models import make_model
+from falconcal.models import make_named
 from falconcal.registry import name_and_settings
 from falconcal.shifts import Shift, StoredShift, facts_of
 from falconcal.studies.study import Study
@@ -15,7 +15,7 @@ from falconcal.studies.study import Study
 def dataset_of(study: Study) -> Dataset:
     """Load the dataset that a study names, with the settings it gives."""
     name, settings = name_and_settings("dataset", study.dataset)
-    dataset = load_dataset(name, **settings)
+    dataset = load_named(name, settings, study.trust)
     if study.examples is not None:
         dataset = few(dataset, study.examples)
     return few_tested(dataset, study.test_examples)
@@ -24,7 +24,7 @@ def dataset_of(study: Study) -> Dataset:
 def model_of(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
     """Make the network that a study names, its first weights by the seed."""
     name, settings = name_and_settings("model", study.model)
-    return make_model(name, dataset, seed, **settings)
+    return make_named(name, settings, dataset, seed, study.trust)
 
 
 def train(

@@ -22,6 +22,7 @@ from falconcal import processes
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
 from falconcal.layout import FAILURES, RunKey, file_name
+from falconcal.parsing import parse_json
 from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
@@ -200,7 +201,7 @@ def to_json(values: Any) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
             f"cannot read {path}: {error}. Was it damaged? Remove its folder."

@@ -1,13 +1,12 @@
 """A study as settings, read from TOML and changed from the command line."""
 
 import copy
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown
@@ -15,6 +14,7 @@ from falconcal.layout import PLAIN
 from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
+from falconcal.parsing import parse_toml
 from falconcal.processes import with_started
 from falconcal.registry import name_and_settings
 from falconcal.settings import Count, as_dict, settings
@@ -30,6 +30,7 @@ from falconcal.shifts import (
 from falconcal.shifts.affine import Centre
 from falconcal.studies.changes import TUNING, merge, method_table, parsed, put
 from falconcal.studies.variants import check_variant, without, write_out_sweeps
+from falconcal.trust import NOBODY, Trust, trusting
 
 # left out where empty: folders of before them stay valid
 LATER = {
@@ -68,12 +69,18 @@ class Study:
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
     search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
     tuning: dict[str, Any] = Field(default_factory=dict)  # what a trial of it may cost
+    # whose code it may name: never from a file, nor kept in one; it goes along to other processes
+    trust: InstanceOf[Trust] = NOBODY
+
+    def trusting(self, packages: Iterable[str]) -> "Study":
+        """Return the study, which may name code of these packages: ``package.module:Name``."""
+        return replace(self, trust=trusting(packages))
 
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
         values = self._written_out({"method": name, **self.methods[name]}, (name,))
         _check_seedless(values, f"methods.{name}")
-        return seeded(make_method(values), seed)
+        return seeded(make_method(values, self.trust), seed)
 
     def variant(self, name: str) -> "Study":
         """Return the study as a variant of it has it, which has no variants itself."""
@@ -97,13 +104,13 @@ class Study:
 
     def ladders(self, names: Iterable[str]) -> list[Ladder]:
         """Return shifts by name, made here or stored by others."""
-        found = (find_ladder(name, self.centre, self.stored) for name in names)
+        found = (find_ladder(name, self.centre, self.stored, self.trust) for name in names)
         # shifted data on disk has the levels that it has
         return [self._cut(one) if isinstance(one, Shift) else one for one in found]
 
     def found(self, names: Iterable[str]) -> list[Shift]:
         """Return shifts that are made here by name, with the centre and the levels of the study."""
-        return [self._cut(find_shift(name, self.centre)) for name in names]
+        return [self._cut(find_shift(name, self.centre, self.trust)) for name in names]
 
     def _cut(self, shift: Shift) -> Shift:
         if self.levels is None:
@@ -111,15 +118,15 @@ class Study:
         return replace(shift, strengths=shift.strengths[: self.levels + 1])  # 0 is the clean one
 
     def all_outliers(self) -> list[Outliers]:
-        found = [find_outliers(name) for name in self.outliers]
+        found = [find_outliers(name, self.trust) for name in self.outliers]
         return found if self.examples is None else [one.first(self.examples) for one in found]
 
     def resolved(self) -> dict[str, Any]:
         """Return the study as plain data, every method with all its settings, defaults too."""
         values = {
             name: value
-            for name, value in as_dict(self).items()
-            if name not in TUNING and (value or name not in LATER)
+            for name, value in as_dict(replace(self, trust=NOBODY)).items()
+            if name not in (*TUNING, "trust") and (value or name not in LATER)
         }
         return {**values, "methods": {name: self._resolved(name) for name in self.methods}}
 
@@ -144,7 +151,9 @@ class Study:
 
 
 KNOWN = [
-    name for name in Study.__dataclass_fields__ if name not in ("methods", "variants", *TUNING)
+    name
+    for name in Study.__dataclass_fields__
+    if name not in ("methods", "variants", "trust", *TUNING)
 ]
 
 
@@ -170,12 +179,15 @@ def read_study(
     changes: Iterable[str] = (),
     settings: Path | None = None,
     smoke: bool = False,
+    trust_code: Iterable[str] = (),
 ) -> Study:
     """Return a study from TOML text with ``key=value`` changes, every name in it checked.
 
     ``settings`` is a file as tuning writes it; what it says of methods stands before the study's.
-    ``smoke`` makes the study small, by its table of that name.
+    ``smoke`` makes the study small, by its table of that name. ``trust_code`` are the packages
+    whose code the files may name; the names in ``changes`` are the caller's own.
     """
+    trust = trusting(trust_code)
     values = _parsed(text, source)
     small = values.pop("smoke", {})
     write_out_sweeps(values, source)
@@ -183,11 +195,11 @@ def read_study(
         _take_over(values, settings)
     if smoke:
         _make_small(values, small, source)
-    for change in changes:
-        put(values, *parsed(change), KNOWN, "--set")
-    study = Study(**values)
-    dataset, dataset_settings = name_and_settings("dataset", study.dataset)
-    check_dataset(dataset, **dataset_settings)
+    for key, value in map(parsed, changes):
+        put(values, key, value, KNOWN, "--set")
+        trust = trust.typed(value)
+    study = replace(Study(**values), trust=trust)
+    check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     _check_model(study)
     _check_shifts(study)
     _check_methods(study)
@@ -196,9 +208,14 @@ def read_study(
 
 
 def read_study_file(
-    path: Path, changes: Iterable[str] = (), settings: Path | None = None, smoke: bool = False
+    path: Path,
+    changes: Iterable[str] = (),
+    settings: Path | None = None,
+    smoke: bool = False,
+    trust_code: Iterable[str] = (),
 ) -> Study:
-    return read_study(_text(path, "study"), str(path), changes, settings, smoke)
+    """Return a study from a TOML file, as ``read_study`` does."""
+    return read_study(_text(path, "study"), str(path), changes, settings, smoke, trust_code)
 
 
 def _text(path: Path, kind: str) -> str:
@@ -210,8 +227,8 @@ def _text(path: Path, kind: str) -> str:
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise UsageError(f"{source} is not valid TOML: {error}.") from None
 
 
@@ -269,8 +286,7 @@ def _seedless(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_model(study: Study) -> None:
-    model, settings = name_and_settings("model", study.model)
-    check_model(model, **settings)
+    check_model(*name_and_settings("model", study.model), study.trust)
 
 
 def _check_variants(study: Study) -> None:

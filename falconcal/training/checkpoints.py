@@ -13,20 +13,38 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from falconcal.errors import UserError
 from falconcal.files import as_path
 from falconcal.selection import Candidate, EpochKeeper, Judgement
+from falconcal.settings import Count, settings
 from falconcal.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
 from falconcal.training.history import EpochRecord
-from falconcal.training.place import Place, RandomState, random_state
+from falconcal.training.place import Place, RandomState, random_state, set_random_state
 
 FORMAT = 1
 SEVERAL = ("cuda", "sources")  # random states of which there may be any number
+
+
+@settings
+class PlaceFacts:
+    """How far a training is, as a checkpoint says it."""
+
+    epoch: Count
+    steps: NonNegativeInt
+    batches: NonNegativeInt
+    counts: dict[str, Count]
+    random: dict[str, dict[str, Any]]
+
+
+RECORDS = pydantic.TypeAdapter(list[EpochRecord])
+JUDGEMENT = pydantic.TypeAdapter(Judgement)
 
 
 @dataclass
@@ -124,6 +142,24 @@ def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
         return None
     tensors, facts = read_tensors(checkpoint.file)
     _check_identity(checkpoint.file, facts, trained.identity)
+    with _damage_named(checkpoint.file):
+        return _restored(facts, tensors, trained)
+
+
+@contextmanager
+def _damage_named(file: Path) -> Iterator[None]:
+    """Turn what a checkpoint that is not whole makes of the loading into our words."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        reason = str(e).partition("\n")[0]
+        raise UserError(
+            f"cannot go on from the checkpoint {file}, it looks damaged ({type(e).__name__}: "
+            f"{reason}): delete it to train from the start."
+        ) from None
+
+
+def _restored(facts: dict[str, Any], tensors: dict[str, Tensor], trained: Trained) -> Place:
     trained.model.load_state_dict(_under("model", tensors))
     for name, companion in trained.companions.items():
         companion.load_state_dict(_under(f"companion/{name}", tensors))
@@ -135,8 +171,22 @@ def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
         _restore_optimizer(optimizer, facts["optimizers"][number], number, tensors)
     if trained.keeper is not None:
         _restore_keeper(trained.keeper, facts["keeper"], tensors)
-    trained.records[:] = [EpochRecord(**record) for record in facts["records"]]
-    return _restored_place(facts["place"], tensors)
+    trained.records[:] = RECORDS.validate_python(facts["records"])
+    place = _restored_place(PlaceFacts(**facts["place"]), tensors)
+    _check_place(place, len(trained.records))
+    return place
+
+
+def _check_place(place: Place, done: int) -> None:
+    """Refuse a place that does not follow the records, or random states that cannot be set."""
+    if place.epoch != done + 1 or place.sums.keys() != place.counts.keys():
+        raise ValueError(f"epoch {place.epoch} after {done} records")
+    before = random_state()
+    try:
+        for state in filter(None, (place.start, place.resumed)):
+            set_random_state(state, tuple(torch.Generator() for _ in state["sources"]))
+    finally:
+        set_random_state(before)
 
 
 def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -155,13 +205,11 @@ def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _restored_place(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Place:
-    place = Place(facts["epoch"])
-    place.steps, place.batches, place.counts = facts["steps"], facts["batches"], facts["counts"]
+def _restored_place(facts: PlaceFacts, tensors: dict[str, Tensor]) -> Place:
+    place = Place(facts.epoch)
+    place.steps, place.batches, place.counts = facts.steps, facts.batches, dict(facts.counts)
     place.sums = _under("sum", tensors)
-    states = {
-        name: _restored_random(name, state, tensors) for name, state in facts["random"].items()
-    }
+    states = {name: _restored_random(name, state, tensors) for name, state in facts.random.items()}
     place.start, place.resumed = states.get("start"), states["now"]
     return place
 
@@ -201,6 +249,7 @@ def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) ->
 def _restore_optimizer(
     optimizer: Optimizer, facts: dict[str, Any], number: int, tensors: dict[str, Tensor]
 ) -> None:
+    _check_groups(optimizer.state_dict()["param_groups"], facts["groups"])
     state: dict[int, dict[str, Any]] = {
         int(weight): dict(values) for weight, values in facts["values"].items()
     }
@@ -211,8 +260,21 @@ def _restore_optimizer(
     optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
 
 
+def _check_groups(own: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
+    """Refuse groups of weights that differ in more than numbers, such as learning rates."""
+    for group, other in zip(own, stored, strict=True):
+        for name, value in group.items():
+            free = isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(other[name], int | float) and not isinstance(other[name], bool)
+            plain = list(value) if isinstance(value, tuple) else value
+            if not (free and number) and plain != other[name]:
+                raise ValueError(f"{name} was {other[name]!r}, now {value!r}")
+
+
 def _laid_out_like(weight: Tensor, tensor: Tensor) -> Tensor:
     """Give a tensor the weight's order in memory: other orders round differently in the end."""
+    if tensor.ndim not in (0, weight.ndim) or tensor.numel() > weight.numel():
+        raise ValueError(f"a state of shape {tuple(tensor.shape)} for {tuple(weight.shape)}")
     if tensor.shape != weight.shape:
         return tensor
     return torch.empty_like(weight, dtype=tensor.dtype).copy_(tensor)
@@ -231,10 +293,12 @@ def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dic
 
 
 def _restore_keeper(keeper: EpochKeeper, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    keeper.required = facts["required"]
+    keeper.required = float(facts["required"])
     keeper.candidates = [
         Candidate(
-            held["epoch"], Judgement(**held["judgement"]), _under(f"candidate/{number}", tensors)
+            int(held["epoch"]),
+            JUDGEMENT.validate_python(held["judgement"]),
+            _under(f"candidate/{number}", tensors),
         )
         for number, held in enumerate(facts["candidates"])
     ]

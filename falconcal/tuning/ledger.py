@@ -6,6 +6,7 @@ planned again. So no trial is lost, none is done twice, and N trials are N howev
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -148,7 +149,8 @@ class Ledger:
     def _dead(self, worker: str) -> bool:
         """Tell whether nobody holds a worker's lock any more."""
         path = self._sign_of_life(worker)
-        if not path.exists():
+        # the storage may be a stranger's: the name of a file elsewhere is nobody of ours
+        if not re.fullmatch("[0-9a-f]{32}", worker) or not path.exists():
             return True
         try:
             with filelock.FileLock(path, timeout=0):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from falconcal.errors import UsageError, did_you_mean
 from falconcal.methods import make_method, method_name, plain_settings
 from falconcal.studies import Study
+from falconcal.trust import Trust
 from falconcal.tuning.places import Place, find_place
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def find_space(study: Study, place: Place) -> Space:
     if not stated:
         raise UsageError(f"[{where}] names no setting to search.")
     space = {name: _read(f"{where}.{name}", value) for name, value in stated.items()}
-    _check(where, place, space)
+    _check(where, place, space, study.trust)
     return space
 
 
@@ -234,7 +235,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _check(where: str, place: Place, space: Space) -> None:
+def _check(where: str, place: Place, space: Space, trust: Trust) -> None:
     """Refuse a name or a value that the method does not take."""
     values = plain_settings(place.method)
     for name, tried in space.items():
@@ -247,11 +248,11 @@ def _check(where: str, place: Place, space: Space) -> None:
                 f"{did_you_mean(name, known)}"
             )
         for value in tried.edges():
-            _try(f"{where}.{name}", {**values, name: value})
+            _try(f"{where}.{name}", {**values, name: value}, trust)
 
 
-def _try(where: str, values: dict[str, Any]) -> None:
+def _try(where: str, values: dict[str, Any], trust: Trust) -> None:
     try:
-        make_method(values)
+        make_method(values, trust)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None

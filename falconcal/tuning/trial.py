@@ -20,6 +20,7 @@ from falconcal.selection import ShiftedValidation, judge
 from falconcal.studies import Study
 from falconcal.studies.making import train
 from falconcal.training import CollapseWarning, EpochRecord, watching
+from falconcal.trust import PERSON, Trust
 from falconcal.tuning.budget import Tuning
 from falconcal.tuning.ledger import Row, keep
 from falconcal.tuning.places import Place
@@ -45,11 +46,18 @@ class Bench:
 
     def method(self, point: Point) -> Method:
         """Return the method with a point's settings under the budget of a trial."""
-        return trial_method(self.place.method, self.tuning, self.seed, point)
+        return trial_method(
+            self.place.method, self.tuning, self.seed, point, trust=self.study.trust
+        )
 
 
 def trial_method(
-    method: Method, tuning: Tuning, seed: int, point: Point, kept: str = "best"
+    method: Method,
+    tuning: Tuning,
+    seed: int,
+    point: Point,
+    kept: str = "best",
+    trust: Trust = PERSON,
 ) -> Method:
     """Return a method as a trial trains it."""
     values = {**plain_settings(method), **point}
@@ -61,7 +69,7 @@ def trial_method(
     if kept == "last":
         budget["patience"] = None  # which would choose an epoch too
     values.update({name: value for name, value in budget.items() if name in values})
-    return seeded(make_method(values), seed)
+    return seeded(make_method(values, trust), seed)
 
 
 def run_trial(bench: Bench, trials: optuna.Study, trial: Trial) -> None:
