@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.metrics.scored import scores_of
 from falconcal.predictions import Predictions, Scores
@@ -21,12 +22,9 @@ def mean_confidence(data: Predictions | Scores) -> float:
 
 
 def confidence_histogram(data: Predictions | Scores, bins: int = 20) -> Tensor:
-    """Return the share of examples in cells of confidence of equal width: (bins,)."""
-    if bins < 1:
-        raise UserError(f"expected at least 1 bin, got {bins}.")
-    confidence = scores_of(data).confidence.double()
-    counts = torch.histc(confidence, bins, 0.0, 1.0)
-    return counts / counts.sum()
+    """Return the share of examples in each of the bins of ``falconcal.bins``: (bins,)."""
+    counts = torch.bincount(bin_index(scores_of(data).confidence, bins), minlength=bins)
+    return counts.double() / counts.sum()
 
 
 def confidence_by_class(data: Predictions | Scores, classes: int) -> Tensor:
