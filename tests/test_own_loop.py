@@ -1,10 +1,13 @@
 """FALCON's step in a loop of one's own: the same as ours, and a good guest."""
 
+import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from falconcal import Bounds, Falcon, FalconStep
 from falconcal.data import Dataset
@@ -118,6 +121,55 @@ def test_two_halves_accumulated_are_the_whole(tiny: Dataset) -> None:
             step(inputs, labels)
     for one, other in zip(halves.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, lr=0.01),
+    "amsgrad": partial(torch.optim.AdamW, lr=0.01, amsgrad=True),
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "adagrad": partial(torch.optim.Adagrad, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["held", "loaded"])
+@pytest.mark.parametrize("name", FUSED)
+def test_an_optimiser_that_holds_state_goes_on_as_it_would(
+    tiny: Dataset, name: str, again: bool
+) -> None:
+    """Three plain steps, then three with both of FALCON's weights 0: six plain ones."""
+    inputs, labels = tiny.train.inputs.double(), tiny.train.labels
+    falcon = Falcon(bounds=UNIT, epochs=1, entropy_weight=0.0, calibration_weight=0.0)
+    plain, ours = two_convolutions(), two_convolutions()
+    expected = FUSED[name](plain.parameters(), fused=False)
+    optimizer = FUSED[name](ours.parameters(), fused=True)
+    for _ in range(6):
+        plain_step(plain, expected, inputs, labels)
+    for _ in range(3):
+        plain_step(ours, optimizer, inputs, labels)
+    stored = copy.deepcopy(optimizer.state_dict())
+    step = FalconStep(ours, optimizer, falcon)
+    if again:
+        optimizer.load_state_dict(stored)
+    for _ in range(3):
+        step(inputs, labels)
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def two_convolutions() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 5), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.AvgPool2d(11),
+        nn.Flatten(), nn.Linear(24, 3),
+    ).double()  # fmt: skip
+
+
+def plain_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor
+) -> None:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(inputs), labels).backward()
+    optimizer.step()
 
 
 def test_it_learns_on_any_device(tiny: Dataset, device: torch.device) -> None:

@@ -18,6 +18,7 @@ from falconcal.training.preparing import (
     bounds_of,
     check_batch,
     laid_out,
+    lay_out_state,
     lay_out_weights,
 )
 
@@ -47,6 +48,8 @@ class FalconStep:
         self._objectives = self.falcon.objectives()
         self._resting = resting_parts(model)
         lay_out_weights(model)
+        lay_out_state(optimizer)
+        optimizer.register_load_state_dict_post_hook(lay_out_state)
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.calibration_optimizer = self._objectives[1].optimizer(parameters)
         self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -23,6 +22,7 @@ from falconcal.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
 from falconcal.training.history import EpochRecord
 from falconcal.training.place import Place, RandomState, random_state
+from falconcal.training.preparing import lay_out_state
 
 FORMAT = 1
 SEVERAL = ("cuda", "sources")  # random states of which there may be any number
@@ -202,18 +202,11 @@ def _restore_optimizer(
     state: dict[int, dict[str, Any]] = {
         int(weight): dict(values) for weight, values in facts["values"].items()
     }
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for key, tensor in _under(f"optimizer/{number}", tensors).items():
         weight, name = key.split("/", 1)
-        state.setdefault(int(weight), {})[name] = _laid_out_like(weights[int(weight)], tensor)
+        state.setdefault(int(weight), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
-
-
-def _laid_out_like(weight: Tensor, tensor: Tensor) -> Tensor:
-    """Give a tensor the weight's order in memory: other orders round differently in the end."""
-    if tensor.shape != weight.shape:
-        return tensor
-    return torch.empty_like(weight, dtype=tensor.dtype).copy_(tensor)
+    lay_out_state(optimizer)
 
 
 def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
