@@ -2,11 +2,13 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from falconcal import Bounds, Falcon, FalconStep
@@ -17,6 +19,7 @@ from tests.conftest import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 UNIT = Bounds(0.0, 1.0)
+Train = Callable[[Falcon, nn.Module, Dataset], nn.Module]
 
 
 def own_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
@@ -29,6 +32,10 @@ def own_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
         for inputs, labels in batches:
             step(inputs, labels)
     return model.eval()
+
+
+def built_in_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
+    return falcon.fit(model, data.train.batches(25), data.validation.batches())
 
 
 def with_statistics() -> Any:
@@ -54,10 +61,26 @@ CASES = [
 def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str, object]) -> None:
     falcon = Falcon(epochs=4, bounds=UNIT, **changed)  # type: ignore[arg-type]
     for make in (small_network, with_statistics):
-        built_in = falcon.fit(make(), tiny.train.batches(25), tiny.validation.batches())
-        own = own_loop(falcon, make(), tiny)
+        built_in, own = built_in_loop(falcon, make(), tiny), own_loop(falcon, make(), tiny)
         expected, found = built_in.state_dict(), own.state_dict()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("train", [built_in_loop, own_loop])
+def test_double_precision_is_that_of_a_double_model(tiny: Dataset, train: Train) -> None:
+    """To the bit: losses and perturbed inputs are float64, not only the weights."""
+    settings: dict[str, Any] = {"epochs": 2, "bounds": UNIT, "epsilons": (0.1,)}
+    doubled = replace(tiny, train=replace(tiny.train, inputs=tiny.train.inputs.double()))
+    expected = train(Falcon(**settings), with_statistics().double(), doubled)
+    found = train(Falcon(precision="64-true", **settings), with_statistics(), tiny)
+    for name, weight in found.state_dict().items():
+        assert torch.equal(weight, expected.state_dict()[name]), name
+
+
+def test_a_fabric_that_would_compute_the_loss_in_float32_is_refused() -> None:
+    model, fabric = small_network(), Fabric(accelerator="cpu", precision="64-true")
+    with pytest.raises(UserError, match=r"float32 before the loss: give model.double\(\)"):
+        FalconStep(model, torch.optim.SGD(model.parameters(), lr=0.1), fabric=fabric)
 
 
 def test_nothing_is_left_behind(tiny: Dataset) -> None:

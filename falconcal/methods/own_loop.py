@@ -13,6 +13,7 @@ from falconcal.errors import UserError
 from falconcal.methods.falcon import Falcon
 from falconcal.modes import rest, resting_parts
 from falconcal.training import Processes, Step, run_steps, set_dropout
+from falconcal.training.precision import as_precise, check_precision, of_precision
 from falconcal.training.preparing import (
     batch_random,
     bounds_of,
@@ -72,6 +73,7 @@ class FalconStep:
         return self._run_waiting()
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
+        check_precision(fabric)
         self._fabric = fabric
         self._wrapped, *self._optimizers = fabric.setup(
             self.model, optimizer, self.calibration_optimizer, move_to_device=False
@@ -87,7 +89,7 @@ class FalconStep:
         self._batch += 1
         return Step(
             model=self._wrapped,
-            inputs=laid_out(inputs),
+            inputs=laid_out(as_precise(self._fabric, inputs)),
             labels=labels.long(),
             epoch=self._checked_epoch(),
             epochs=self.falcon.epochs,
@@ -140,4 +142,4 @@ def _fabric_for(model: nn.Module, falcon: Falcon) -> Fabric:
     device = next(model.parameters(), torch.empty(0)).device
     kind = {"cuda": "cuda", "mps": "mps"}.get(device.type, "cpu")
     devices = [device.index or 0] if kind == "cuda" else 1
-    return Fabric(accelerator=kind, devices=devices, precision=falcon.precision)
+    return Fabric(accelerator=kind, devices=devices, **of_precision(falcon.precision))

@@ -56,6 +56,7 @@ from falconcal.training.collapse import warn_if_collapsed
 from falconcal.training.history import Ended, EpochRecord, announce
 from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
+from falconcal.training.precision import Precision, as_precise, of_precision
 from falconcal.training.preparing import (
     StatedBounds,
     batch_random,
@@ -65,8 +66,6 @@ from falconcal.training.preparing import (
     lay_out_weights,
     set_dropout,
 )
-
-Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
 def _known(strategy: str) -> str:
@@ -139,7 +138,7 @@ def make_fabric(training: Training) -> Fabric:
         devices=training.devices,
         num_nodes=training.num_nodes,
         strategy=strategy,
-        precision=training.precision,
+        **of_precision(training.precision),
     )
 
 
@@ -359,7 +358,7 @@ class Work:
             check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
-            inputs=laid_out(fabric.to_device(inputs)),
+            inputs=laid_out(as_precise(fabric, fabric.to_device(inputs))),
             labels=fabric.to_device(labels),
             epoch=place.epoch,
             epochs=self.training.epochs,
