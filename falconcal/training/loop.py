@@ -151,7 +151,7 @@ def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
         except ProcessException as error:
             raise _in_our_words(work.outcome, error) from None
         weights, facts = read_tensors(work.outcome)
-    work.model.load_state_dict(weights)
+    fabric.strategy.precision.convert_module(work.model).load_state_dict(weights)
     for record in facts["records"]:
         announce(EpochRecord(**record))
 
