@@ -1,4 +1,4 @@
-"""Equal-width confidence bins, the one convention shared by the loss and the metrics.
+"""Equal-width confidence bins, the one convention of the loss, the metrics and every histogram.
 
 Bin m of M holds (m-1)/M < confidence <= m/M; confidence 0 falls into the first bin, 1 into the
 last. A confidence within ``EDGE_TOLERANCE`` above an edge counts as on it, because 0.3 computed in

@@ -14,9 +14,9 @@ import falconcal
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
 BASE = {"errors", "settings", "registry", "files", "io", "layout", "bins", "modes", "entrance",
-        "tensors", "processes", "spawning", "trust", "parsing"}  # fmt: skip
+        "tensors", "processes", "spawning", "trust", "parsing", "hashing"}  # fmt: skip
 LAYERS = [
-    "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
+    "data", "shifts", "models", "losses", "masks", "sampling", "bayesian", "predictions", "reading",
     "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",
     "methods", "saving", "predicting", "evaluation", "estimator", "lightning",
     "studies", "tuning", "report", "catalogue", "terminal", "progress", "cli",

@@ -36,7 +36,7 @@ optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
 from falconcal.tuning.ledger import Ledger  # noqa: E402
-from falconcal.tuning.search import Search, tune  # noqa: E402
+from falconcal.tuning.search import Search, make_bench, tune  # noqa: E402
 from falconcal.tuning.trial import Watcher, objective, trial_method  # noqa: E402
 
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
@@ -390,6 +390,27 @@ def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path
     assert [one["trial"] for one in told] == [1, 2]
     assert tune(search(tmp_path / "parts"), told=told.append) == parts
     assert len(told) == 2  # all was done
+
+
+def test_the_reference_of_trials_is_the_same_trained_or_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, and laid out in memory as training does: another order rounds differently."""
+    references: list[torch.nn.Module] = []
+    monkeypatch.setattr(
+        "falconcal.tuning.search.shifted_validation",
+        lambda _, reference, __: references.append(reference),
+    )
+    given = search(tmp_path, "model=lenet")
+    make_bench(given)
+    make_bench(given)
+    trained, read = (dict(model.named_parameters()) for model in references)
+    for name, weight in trained.items():
+        assert torch.equal(read[name], weight), name
+        assert read[name].stride() == weight.stride(), name
+    kernels = [weight for weight in read.values() if weight.ndim == 4]
+    assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_path: Path) -> None:

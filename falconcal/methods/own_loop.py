@@ -14,11 +14,13 @@ from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
 from falconcal.modes import check_module, rest, resting_parts, typed
 from falconcal.training import Processes, Step, run_steps, set_dropout
+from falconcal.training.precision import as_precise, check_precision, of_precision
 from falconcal.training.preparing import (
     batch_random,
     bounds_of,
     check_batch,
     laid_out,
+    lay_out_state,
     lay_out_weights,
 )
 
@@ -50,6 +52,8 @@ class FalconStep:
         self._objectives = self.falcon.objectives()
         self._resting = resting_parts(model)
         lay_out_weights(model)
+        lay_out_state(optimizer)
+        optimizer.register_load_state_dict_post_hook(lay_out_state)
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.calibration_optimizer = self._objectives[1].optimizer(parameters)
         self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)
@@ -72,6 +76,7 @@ class FalconStep:
         return self._run_waiting()
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
+        check_precision(fabric)
         self._fabric = fabric
         self._wrapped, *self._optimizers = fabric.setup(
             self.model, optimizer, self.calibration_optimizer, move_to_device=False
@@ -88,7 +93,7 @@ class FalconStep:
         self._batch += 1
         return Step(
             model=self._wrapped,
-            inputs=laid_out(typed(self.model, inputs)),
+            inputs=laid_out(as_precise(self._fabric, typed(self.model, inputs))),
             labels=labels.long(),
             epoch=self._checked_epoch(),
             epochs=self.falcon.epochs,
@@ -151,4 +156,4 @@ def _fabric_for(model: nn.Module, falcon: Falcon) -> Fabric:
     device = next(model.parameters(), torch.empty(0)).device
     kind = {"cuda": "cuda", "mps": "mps"}.get(device.type, "cpu")
     devices = [device.index or 0] if kind == "cuda" else 1
-    return Fabric(accelerator=kind, devices=devices, precision=falcon.precision)
+    return Fabric(accelerator=kind, devices=devices, **of_precision(falcon.precision))

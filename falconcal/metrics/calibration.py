@@ -157,7 +157,7 @@ def residual_histogram(answers: Answers) -> Tensor:
 
 def smooth_cell(confidence: Tensor) -> Tensor:
     """Return the cell of each confidence: (N,) -> (N,)."""
-    return (confidence.double() * SMOOTH_CELLS).long().clamp(0, SMOOTH_CELLS - 1)
+    return bin_index(confidence, SMOOTH_CELLS)
 
 
 def smooth_from(histogram: Tensor, examples: int) -> float:

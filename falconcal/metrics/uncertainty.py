@@ -6,7 +6,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from falconcal.bins import check_bins
+from falconcal.bins import bin_index, check_bins
 from falconcal.errors import UserError
 from falconcal.metrics.scored import scores_of, takes_arrays
 from falconcal.predictions import Predictions, Scores
@@ -26,11 +26,10 @@ def mean_confidence(data: Predictions | Scores) -> float:
 
 @takes_arrays
 def confidence_histogram(data: Predictions | Scores, bins: int = 20) -> Tensor:
-    """Return the share of examples in cells of confidence of equal width: (bins,)."""
+    """Return the share of examples in each of the bins of ``falconcal.bins``: (bins,)."""
     check_bins(bins)
-    confidence = scores_of(data).confidence.double()
-    counts = torch.histc(confidence, bins, 0.0, 1.0)
-    return counts / counts.sum()
+    counts = torch.bincount(bin_index(scores_of(data).confidence, bins), minlength=bins)
+    return counts.double() / counts.sum()
 
 
 @takes_arrays

@@ -56,6 +56,7 @@ from falconcal.training.collapse import warn_if_collapsed
 from falconcal.training.history import Ended, EpochRecord, announce
 from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
+from falconcal.training.precision import Precision, as_precise, of_precision
 from falconcal.training.preparing import (
     StatedBounds,
     batch_random,
@@ -66,8 +67,6 @@ from falconcal.training.preparing import (
     lay_out_weights,
     set_dropout,
 )
-
-Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
 def _known(strategy: str) -> str:
@@ -143,7 +142,7 @@ def make_fabric(training: Training) -> Fabric:
         devices=training.devices,
         num_nodes=training.num_nodes,
         strategy=strategy,
-        precision=training.precision,
+        **of_precision(training.precision),
     )
 
 
@@ -156,7 +155,7 @@ def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
         except ProcessException as error:
             raise _in_our_words(work.outcome, error) from None
         weights, facts = read_tensors(work.outcome)
-    work.model.load_state_dict(weights)
+    fabric.strategy.precision.convert_module(work.model).load_state_dict(weights)
     for record in facts["records"]:
         announce(EpochRecord(**record))
 
@@ -364,7 +363,7 @@ class Work:
             check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
-            inputs=laid_out(typed(self.model, fabric.to_device(inputs))),
+            inputs=laid_out(as_precise(fabric, typed(self.model, fabric.to_device(inputs)))),
             labels=fabric.to_device(labels),
             epoch=place.epoch,
             epochs=self.training.epochs,

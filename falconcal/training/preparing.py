@@ -4,6 +4,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from falconcal.data import Batches, Bounds
 from falconcal.data.examples import check_batches, check_inputs, mixed_seed
@@ -72,3 +73,11 @@ def lay_out_weights(model: nn.Module) -> None:
     for weight in model.parameters():
         if weight.ndim == 4:
             weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+
+def lay_out_state(optimizer: Optimizer) -> None:
+    """Lay what an optimiser holds of a weight out as the weight is: fused steps ignore strides."""
+    for weight, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape:
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

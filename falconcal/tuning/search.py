@@ -12,14 +12,15 @@ import optuna
 from torch import nn
 
 from falconcal import spawning
-from falconcal.data import AT_ONCE, Dataset
+from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import PLAIN, WEIGHTS
+from falconcal.layout import PLAIN
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
 from falconcal.studies import Study
-from falconcal.studies.making import dataset_of, model_of, train
-from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.making import dataset_of
+from falconcal.studies.reference import load_reference
+from falconcal.studies.store import Store
 from falconcal.studies.study import REFERENCE
 from falconcal.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.tuning.choice import write_best
@@ -155,13 +156,11 @@ def make_bench(search: Search) -> Bench:
 
 def _reference(search: Search, dataset: Dataset) -> nn.Module:
     """Return the study's dropout model of seed 0, its last epoch, under the budget of a trial."""
-    file = search.directory / "reference" / WEIGHTS
-    if file.exists():
-        return load_weights(file, model_of(search.study, dataset))
     method = trial_method(search.study.method(REFERENCE), search.tuning, 0, {}, kept="last")
-    model = train(search.study, dataset, 0, method, dataset.validation.batches(AT_ONCE))
-    save_weights(file, model)
-    return model
+    store = Store(search.directory)
+    reference = load_reference(search.study, store, dataset, method)
+    store.tidy()
+    return reference
 
 
 def _trials(search: Search, ledger: Ledger) -> optuna.Study:
