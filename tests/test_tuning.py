@@ -20,6 +20,7 @@ from falconcal.data import Examples
 from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
+from falconcal.report.panels import drawn
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies.study import read_study
@@ -378,7 +379,7 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     best = best_of(rows)["dropout"]
     chosen = tomllib.loads((tmp_path / "best.toml").read_text())
     assert chosen == {"methods": {"dropout": {**best["settings"], "keep": "best"}}}
-    assert "accurate enough" in history_figure(rows).svg()
+    assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
 
 
 def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path) -> None:
