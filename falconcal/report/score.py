@@ -7,7 +7,7 @@ from pathlib import Path
 import falconcal
 from falconcal.assessment import MOST_CLASSWISE, Assessment, Measured
 from falconcal.errors import UserError
-from falconcal.files import write_bytes
+from falconcal.files import obstacle, write_bytes
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
 from falconcal.report.engine import DrawingError, not_drawn
 from falconcal.report.page import Table, fill
@@ -67,9 +67,9 @@ def _write(files: dict[str, bytes], directory: Path) -> None:
 
 
 def check_folder(directory: Path) -> None:
-    """Refuse an output folder that is a file, before anything is measured."""
-    if directory.exists() and not directory.is_dir():
-        raise _unwritable(directory, "it is a file")
+    """Refuse an output folder that cannot be written to, before anything is measured."""
+    if (reason := obstacle(directory)) is not None:
+        raise _unwritable(directory, reason)
 
 
 def metric_rows(found: Assessment) -> list[list[str]]:
