@@ -20,6 +20,7 @@ from falconcal.data import Examples
 from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
+from falconcal.report.panels import drawn
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.terminal import show_trial, show_trials
@@ -35,6 +36,8 @@ from tests.stripes import MEETING, TRUST, read_own
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
+from falconcal.studies.making import dataset_of  # noqa: E402
+from falconcal.tuning.budget import budgeted  # noqa: E402
 from falconcal.tuning.ledger import Ledger  # noqa: E402
 from falconcal.tuning.search import Search, make_bench, tune  # noqa: E402
 from falconcal.tuning.trial import Watcher, objective, trial_method  # noqa: E402
@@ -377,7 +380,7 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     best = best_of(rows)["dropout"]
     chosen = tomllib.loads((tmp_path / "best.toml").read_text())
     assert chosen == {"methods": {"dropout": {**best["settings"], "keep": "best"}}}
-    assert "accurate enough" in history_figure(rows).svg()
+    assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
 
 
 def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path) -> None:
@@ -402,8 +405,8 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
         lambda _, reference, __: references.append(reference),
     )
     given = search(tmp_path, "model=lenet")
-    make_bench(given)
-    make_bench(given)
+    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
+    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
     trained, read = (dict(model.named_parameters()) for model in references)
     for name, weight in trained.items():
         assert torch.equal(read[name], weight), name

@@ -57,8 +57,8 @@ def score(
     )
     output.print(f"Measuring {len(read.predictions):,} examples ...", highlight=False)
     found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
+    show_score(found)  # before anything is drawn, which may fail
     page = write_score_page(found, directory, title=file.name, classes=read.classes)
-    show_score(found)
     say(f"Page: {page}")
 
 

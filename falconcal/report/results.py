@@ -11,7 +11,7 @@ import polars
 
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN
-from falconcal.layout import PLAIN, RunKey, example_file
+from falconcal.layout import PLAIN, RunKey, advice, example_file
 from falconcal.parsing import parse_json
 
 ROW_COLUMNS = {
@@ -155,14 +155,15 @@ def class_count(results: Results) -> int:
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
     """Turn any failure to read a file into an error that names it and says what to do."""
-    again = "run the study again, or restore the file"
     try:
         yield
     except FileNotFoundError:
-        raise UserError(f"expected the file {file}, found none: {again}.") from None
-    except (OSError, ValueError, polars.exceptions.PolarsError) as error:
+        raise UserError(f"expected the file {file}, found none: {advice(file)}.") from None
+    except (OSError, ValueError, RecursionError, polars.exceptions.PolarsError) as error:
         reason = str(error).split("\n")[0]
-        raise UserError(f"cannot read {file}, it looks damaged ({reason}): {again}.") from error
+        raise UserError(
+            f"cannot read {file}, it looks damaged ({reason}): {advice(file)}."
+        ) from error
 
 
 def check_columns(
@@ -172,13 +173,12 @@ def check_columns(
     for name, kind in expected.items():
         if name not in found:
             raise UserError(
-                f"expected a column {name!r} in {file}, got {', '.join(found)}: "
-                "run the study again."
+                f"expected a column {name!r} in {file}, got {', '.join(found)}: {advice(file)}."
             )
         if found[name].is_numeric() != kind().is_numeric():
             raise UserError(
                 f"expected column {name!r} of {file} to be {kind.__name__}, got {found[name]}: "
-                "run the study again."
+                f"{advice(file)}."
             )
 
 
@@ -188,7 +188,7 @@ def _read_study(file: Path) -> dict[str, Any]:
         if not isinstance(study.get(name), kind) or not study[name]:
             raise UserError(
                 f"expected {name!r} in {file} to be a {kind.__name__} that is not empty, got "
-                f"{study.get(name)!r}: run the study again."
+                f"{study.get(name)!r}: {advice(file)}."
             )
     return study
 
@@ -197,7 +197,9 @@ def _read_mapping(file: Path) -> dict[str, Any]:
     with reading(file):
         content = parse_json(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise UserError(f"expected a JSON object in {file}, got {type(content).__name__}.")
+        raise UserError(
+            f"expected a JSON object in {file}, got {type(content).__name__}: {advice(file)}."
+        )
     return content
 
 

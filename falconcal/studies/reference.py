@@ -14,7 +14,7 @@ from falconcal.data import AT_ONCE, Dataset
 from falconcal.layout import PLAIN, REFERENCE_VARIANT, WEIGHTS, RunKey
 from falconcal.method import Method, chooses_epoch
 from falconcal.studies.making import model_of, train
-from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.store import Store, load_weights, save_weights, whole
 from falconcal.studies.study import REFERENCE, Study
 from falconcal.training.preparing import lay_out_weights
 
@@ -40,7 +40,7 @@ def find_reference(study: Study, store: Store) -> Path | None:
     own = store.directory / "reference" / WEIGHTS
     plain = PLAIN_RUN.folder(store.directory) / WEIGHTS
     files = [own] if reference_run(study) == OWN_RUN else [plain, own]
-    return next((file for file in files if file.exists()), None)
+    return next((file for file in files if whole(file)), None)
 
 
 def make_reference(

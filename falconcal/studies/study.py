@@ -10,7 +10,7 @@ from pydantic import Field, InstanceOf
 
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown
-from falconcal.layout import PLAIN
+from falconcal.layout import PLAIN, check_names
 from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
@@ -306,6 +306,7 @@ def _check_variants(study: Study) -> None:
 
 def _check_shifts(study: Study) -> None:
     names = (*study.shifts, *study.selection_shifts, *study.outliers)
+    check_names("shift", names)
     study.all_outliers()  # finds each of them
     for shift in study.all_shifts():
         if isinstance(shift, StoredShift) and shift.name in study.selection_shifts:
@@ -322,6 +323,7 @@ def _check_shifts(study: Study) -> None:
 
 def _check_methods(study: Study) -> None:
     """Make every method once, so that a wrong setting is found before a run."""
+    check_names("method", study.methods)
     for name in study.methods:
         if name in METHODS and study.methods[name].get("method", name) != name:
             raise UsageError(f"methods.{name} is the name of another method: choose a free one.")

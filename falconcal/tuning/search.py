@@ -88,8 +88,11 @@ def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[
     ``told`` is called with the row of every trial of the method that ends meanwhile.
     """
     check(search, workers)
-    with spawning.threads(1), Store(search.directory).opened(search.identity(), wait=-1):
-        bench = make_bench(search)
+    store = Store(search.directory)
+    store.check(search.identity())  # before anything is written, and again when it is held
+    dataset = budgeted(dataset_of(search.study), search.tuning)
+    with spawning.threads(1), store.opened(search.identity(), wait=-1):
+        bench = make_bench(search, dataset)
         ledger = Ledger(search.directory, search.storage, search.study.name)
         trials = _trials(search, ledger)
         ledger.plan_again(trials)
@@ -135,10 +138,9 @@ def check(search: Search, workers: int) -> None:
     check_storage(search.storage)
 
 
-def make_bench(search: Search) -> Bench:
+def make_bench(search: Search, dataset: Dataset) -> Bench:
     """Return what trials share; the reference model is trained once a folder, and kept there."""
     study = search.study
-    dataset = budgeted(dataset_of(study), search.tuning)
     reference = _reference(search, dataset)
     shifts = study.found(study.selection_shifts)
     validation = shifted_validation(dataset.validation, reference, shifts)
@@ -184,7 +186,8 @@ def _work(search: Search, bench: Bench, ledger: Ledger, after: Callable[[], None
 def _work_elsewhere(search: Search) -> None:
     """Do trials in a process of its own."""
     ledger = Ledger(search.directory, search.storage, search.study.name)
-    _work(search, make_bench(search), ledger, lambda: None)
+    dataset = budgeted(dataset_of(search.study), search.tuning)
+    _work(search, make_bench(search, dataset), ledger, lambda: None)
     ledger.close()
 
 
