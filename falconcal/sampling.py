@@ -32,6 +32,7 @@ DROPOUTS = (
 )
 IsRandom = Callable[[nn.Module], bool]
 Layers = dict[str, nn.Module]
+Arguments = tuple[int | str, ...]  # of a layer, by number or by name
 Axes = dict[str, int | None]  # of what a layer is given: the one along which the rows lie
 ELEMENTS = 2**20  # that a batch may hold where its rows are multiplied: it should fit the cache
 
@@ -111,7 +112,7 @@ class Sampled(nn.Module):
     def _draws_at_once(
         self, inputs: Tensor, drawing: "Drawing", fan: "Fan", draws: range
     ) -> Tensor:
-        with drawing.of(draws), _fanning(fan.layer(self.model), len(draws)):
+        with drawing.of(draws), _fanning(fan.layer(self.model), len(draws), fan.arguments):
             logits: Tensor = self.model(inputs)  # (draws * N, C)
         return logits.reshape(len(draws), -1, logits.shape[-1])  # (draws, N, C)
 
@@ -138,6 +139,7 @@ class Fan:
     name: str
     elements: int  # an example has there
     first: bool  # it is given the inputs themselves
+    arguments: Arguments  # that hold the rows
 
     def layer(self, model: nn.Module) -> nn.Module:
         return model.get_submodule(self.name)
@@ -182,13 +184,17 @@ def row_axes(model: nn.Module, inputs: Tensor, layers: Layers) -> Axes:
 
     A layer that is given no rows, such as dropout of weights, has none.
     """
-    other = inputs[:1] if len(inputs) > 1 else torch.cat([inputs, inputs])
     try:
         with torch.no_grad():
-            shapes, others = (_called(model, rows, layers)[0] for rows in (inputs, other))
+            shapes, others = (_called(model, rows, layers)[0] for rows in _two_sizes(inputs))
     except Exception:  # whatever a model does with rows it did not expect
         return {}
     return {name: _grown(shape, others.get(name, shape)) for name, shape in shapes.items()}
+
+
+def _two_sizes(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the inputs, and a batch of another size."""
+    return inputs, inputs[:1] if len(inputs) > 1 else torch.cat([inputs, inputs])
 
 
 def _grown(shape: torch.Size, other: torch.Size) -> int | None:
@@ -260,7 +266,8 @@ def _tried(
 ) -> Fan | None:
     """Return the place if multiplying rows there twice over gives the plain outputs twice over."""
     try:
-        with _fanning(model.get_submodule(name), 2) as given:
+        arguments = _with_rows(model, model.get_submodule(name), inputs)
+        with _fanning(model.get_submodule(name), 2, arguments) as given:
             called, outputs = _called(model, inputs, layers)
     except Exception:  # whatever a model does with rows it did not expect
         return None
@@ -270,24 +277,51 @@ def _tried(
     )
     if not same or called != shapes:
         return None
-    return Fan(name, -(-given[0].numel() // len(plain)), given[0].data_ptr() == inputs.data_ptr())
+    elements, first = -(-given[0].numel() // len(plain)), given[0].data_ptr() == inputs.data_ptr()
+    return Fan(name, elements, first, arguments)
+
+
+def _with_rows(model: nn.Module, layer: nn.Module, inputs: Tensor) -> Arguments:
+    """Return which arguments of a layer hold the rows: those that grow with them."""
+    shapes, others = (_given(model, layer, rows) for rows in _two_sizes(inputs))
+    return tuple(name for name, shape in shapes.items() if _grown(shape, others[name]) == 0)
+
+
+def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str, torch.Size]:
+    """Run the model once; return the shapes of what a layer was given first."""
+    shapes: list[dict[int | str, torch.Size]] = []
+
+    def note(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        every = {**dict(enumerate(given)), **named}
+        shapes.append({key: one.shape for key, one in every.items() if isinstance(one, Tensor)})
+
+    handle = layer.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        model(inputs)
+    finally:
+        handle.remove()
+    return shapes[0]
 
 
 @contextmanager
-def _fanning(layer: nn.Module, draws: int) -> Iterator[list[Tensor]]:
-    """Multiply the rows of the first batch that the layer is given; say which batch that was.
-
-    Only its first argument: where others hold rows too, the place is not the right one.
-    """
+def _fanning(layer: nn.Module, draws: int, arguments: Arguments) -> Iterator[list[Tensor]]:
+    """Multiply the rows of the first batch that the layer is given; say which batch that was."""
     batches: list[Tensor] = []
 
-    def multiply(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    def multiply(
+        _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if batches:
             return None
-        batches.append(given[0].detach())
-        return (torch.cat([given[0]] * draws), *given[1:])  # keeps the order in memory
+        every = {**dict(enumerate(given)), **named}
+        batches.append(every[arguments[0]].detach())
+        # torch.cat keeps the order in memory
+        every |= {name: torch.cat([every[name]] * draws) for name in arguments}
+        return tuple(every[place] for place in range(len(given))), {
+            name: every[name] for name in named
+        }
 
-    handle = layer.register_forward_pre_hook(multiply)
+    handle = layer.register_forward_pre_hook(multiply, with_kwargs=True)
     try:
         yield batches
     finally:
