@@ -30,6 +30,10 @@ def name_and_settings(kind: str, entry: str | Mapping[str, Any]) -> tuple[str, d
     """Return what TOML says of an entry: its name alone, or a table of its name and settings."""
     if isinstance(entry, str):
         return entry, {}
+    if not isinstance(entry, Mapping):
+        raise UsageError(
+            f"{kind}: expected a name, or a table of name and settings, got {entry!r}."
+        )
     settings = dict(entry)
     name = settings.pop("name", None)
     if not isinstance(name, str):

@@ -12,6 +12,7 @@ from torch import nn
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.data.examples import Modality
 from tests.chromium import NOTE
+from tests.watched import COUNTS
 
 torch.set_num_threads(1)
 # the same examples every time, so that a failure is the change's own; new ones with
@@ -31,7 +32,9 @@ def reference(name: str) -> dict[str, numpy.ndarray]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly what was not tested for want of a browser."""
+    """Say loudly what was not tested for want of a browser, and how much was fuzzed."""
+    for target, words in COUNTS.items():
+        terminalreporter.line(f"fuzzed {target}: {words}")
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
     missing = [reason for reason in reasons if NOTE in reason]

@@ -573,6 +573,19 @@ def test_a_study_file_is_read_and_a_wrong_one_named(tmp_path: Path) -> None:
         find_study(str(tmp_path / "none.toml"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT.replace('"tests.stripes:load_stripes"', "5") + "[smoke]\n'dataset.path' = 'x'\n",
+        TEXT + "[methods.odd]\nmethod = {name = 'falcon'}\n",
+        TEXT.replace('"tests.stripes:make_small"', "{name = 'lenet', weights = 5}"),
+    ],
+)
+def test_what_is_no_name_is_refused_wherever_it_stands(text: str) -> None:
+    with pytest.raises(UsageError, match="expected|should be"):
+        read_own(text, "test", smoke=True)
+
+
 def test_an_unknown_method_in_the_file_is_refused() -> None:
     values = TEXT.replace("[methods.falcon]", "[methods.falkon]")
     with pytest.raises(UsageError, match="Did you mean 'falcon'"):

@@ -263,7 +263,7 @@ def _shorten(table: Any, name: Any) -> None:
     """Give a method one epoch, and so the base inside it; what is no method is refused later."""
     if not isinstance(table, dict):
         return
-    kind = METHODS.get(table.get("method", name))
+    kind = METHODS.get(str(table.get("method", name)))
     if "epochs" in getattr(kind, "__dataclass_fields__", ()):
         table["epochs"] = 1
     _shorten(table.get("base"), None)

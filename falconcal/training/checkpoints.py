@@ -311,7 +311,9 @@ def _check_identity(file: Path, facts: dict[str, Any], expected: dict[str, Any])
             "of another version of falconcal; delete it to train from the start."
         )
     expected = json.loads(json.dumps(expected))
-    found = facts["identity"]
+    found = facts.get("identity")
+    if not isinstance(found, dict):
+        raise UserError(f"{file} does not say of which training it is: delete it to start anew.")
     for name in sorted({*expected, *found}):
         was, now = _stated(found.get(name)), _stated(expected.get(name))
         if was != now:
