@@ -33,6 +33,7 @@ from falconcal.settings import Count, as_dict, settings
 from falconcal.tensors import check_fit, read_tensors, write_tensors
 
 KIND, FORMAT = "model", 1
+MOST_ELEMENTS = 2**26  # of an example: one is made of the shape that a file states
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -241,6 +242,10 @@ def _check_facts(facts: ModelFacts) -> None:
     if len(set(facts.classes)) < len(facts.classes):
         raise UserError(f"expected classes with names of their own, got {facts.classes}.")
     elements = math.prod(facts.shape)
+    if elements > MOST_ELEMENTS:
+        raise UserError(
+            f"expected examples of at most {MOST_ELEMENTS:,} numbers, got {elements:,}."
+        )
     if facts.columns is not None and len(facts.columns) != elements:
         raise UserError(
             f"expected a column for each of the {elements} inputs, got {len(facts.columns)}."

@@ -106,5 +106,5 @@ def _value(text: str) -> Any:
     """Read a value as TOML would, and anything else as a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, a number too long, tables too deep
         return text

@@ -178,6 +178,8 @@ def read_study(
     """
     values = _parsed(text, source)
     small = values.pop("smoke", {})
+    if not isinstance(small, dict):
+        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     write_out_sweeps(values, source)
     if settings is not None:
         _take_over(values, settings)
@@ -185,7 +187,7 @@ def read_study(
         _make_small(values, small, source)
     for change in changes:
         put(values, *parsed(change), KNOWN, "--set")
-    study = Study(**values)
+    study = _made(values, source)
     dataset, dataset_settings = name_and_settings("dataset", study.dataset)
     check_dataset(dataset, **dataset_settings)
     _check_model(study)
@@ -193,6 +195,13 @@ def read_study(
     _check_methods(study)
     _check_variants(study)
     return study
+
+
+def _made(values: dict[str, Any], source: str) -> Study:
+    try:
+        return Study(**values)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def read_study_file(
@@ -211,7 +220,7 @@ def _text(path: Path, kind: str) -> str:
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers too long, tables too deep
         raise UsageError(f"{source} is not valid TOML: {error}.") from None
 
 
@@ -228,10 +237,8 @@ def _take_over(values: dict[str, Any], path: Path) -> None:
         merge(method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
 
 
-def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
+def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> None:
     """Train every method for one epoch, and change what the table for smoke runs says."""
-    if not isinstance(small, dict):
-        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     values["title"] = f"Smoke run, no result: {values.get('title', '')}"
     methods = values.get("methods")
     for name, table in methods.items() if isinstance(methods, dict) else ():
