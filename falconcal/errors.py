@@ -40,3 +40,8 @@ def described(value: object) -> str:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no table."""
     return UsageError(f"unknown {kind} {name!r}. {did_you_mean(name, known)}")
+
+
+def readable(text: str) -> str:
+    """Return text that any terminal and any file can hold: what cannot be printed as its code."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)

@@ -17,13 +17,13 @@ import torch
 
 import falconcal
 from falconcal.assessment import CURVE_POINTS, MOST_CLASSWISE, MOST_GROUPS, assess, wilson_bounds
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, readable
 from falconcal.metrics import CLASS_METRICS, METRICS
 from falconcal.predictions import Predictions
 from falconcal.reading import read_predictions
 from falconcal.report import engine
 from falconcal.report import page as page_module
-from falconcal.report.score import readable, write_score_page
+from falconcal.report.score import write_score_page
 from tests.test_cli import run
 
 SCRIPT = "<script>alert(1)</script>"

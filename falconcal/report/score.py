@@ -6,7 +6,7 @@ from pathlib import Path
 
 import falconcal
 from falconcal.assessment import MOST_CLASSWISE, Assessment, Measured
-from falconcal.errors import UserError, described
+from falconcal.errors import UserError, described, readable
 from falconcal.files import as_path, obstacle, write_bytes
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
 from falconcal.report.engine import DrawingError, not_drawn
@@ -110,11 +110,6 @@ def interval_notes(found: Assessment) -> list[str]:
             "resamples would take minutes."
         )
     return notes
-
-
-def readable(text: str) -> str:
-    """Return text that any terminal and any file can hold: what cannot be printed as its code."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _unwritable(directory: Path, reason: str) -> UserError:

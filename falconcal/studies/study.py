@@ -190,6 +190,8 @@ def read_study(
     trust = trusting(trust_code)
     values = _parsed(text, source)
     small = values.pop("smoke", {})
+    if not isinstance(small, dict):
+        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     write_out_sweeps(values, source)
     if settings is not None:
         _take_over(values, settings)
@@ -198,13 +200,20 @@ def read_study(
     for key, value in map(parsed, changes):
         put(values, key, value, KNOWN, "--set")
         trust = trust.typed(value)
-    study = replace(Study(**values), trust=trust)
+    study = replace(_made(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     _check_model(study)
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
     return study
+
+
+def _made(values: dict[str, Any], source: str) -> Study:
+    try:
+        return Study(**values)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def read_study_file(
@@ -245,10 +254,8 @@ def _take_over(values: dict[str, Any], path: Path) -> None:
         merge(method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
 
 
-def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
+def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> None:
     """Train every method for one epoch, and change what the table for smoke runs says."""
-    if not isinstance(small, dict):
-        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     values["title"] = f"Smoke run, no result: {values.get('title', '')}"
     methods = values.get("methods")
     for name, table in methods.items() if isinstance(methods, dict) else ():
