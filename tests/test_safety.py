@@ -295,7 +295,7 @@ def test_the_standard_library_is_never_called_whatever_is_trusted(name: str) -> 
         lambda: read_study(TEXT, "test", [f"dataset={name}"]),
     ):
         with harmless(), pytest.raises(UserError, match=NEVER[name]):
-            call()  # type: ignore[no-untyped-call]
+            call()
 
 
 @pytest.mark.parametrize(
@@ -504,11 +504,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     tensors, facts = read_tensors(file)
     state = next(name for name in tensors if name.endswith("exp_avg"))
     place = facts["place"]
-    for change in (
+    changes: list[dict[str, Any]] = [
         {"records": "x"}, {"place": {}}, {"optimizers": []}, {"place": {**place, "epoch": 10**9}},
         {"place": {**place, "random": {"now": {"numpy": ["MT19937", [1], 2, 0, 0.0]}}}},
         {"optimizers": [{**facts["optimizers"][0], "groups": [{"lr": "os:system"}]}]},
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for change in changes:
         write_tensors(file, tensors, {**facts, **change})
         with harmless(tmp_path), pytest.raises(UserError, match=r"looks damaged.*delete it"):
             fit()
@@ -548,8 +549,8 @@ def test_no_pickle_is_loaded(tmp_path: Path) -> None:
     for call in (
         lambda: load_dataset("npz", path=str(tmp_path / "x.npz")),
         lambda: read_predictions(tmp_path / "x.npz"),
-        lambda: next(iter(open_source(tmp_path / "x.npz", saved.facts).batches())),
-        lambda: next(iter(open_source(tmp_path / "x.npy", saved.facts).batches())),
+        lambda: next(iter(open_source(tmp_path / "x.npz", saved.facts).batches)),
+        lambda: next(iter(open_source(tmp_path / "x.npy", saved.facts).batches)),
         lambda: falconcal.make_model("mlp", data, weights=tmp_path / "x.pth"),
         lambda: falconcal.make_model("mlp", data, weights=tmp_path / "raw.pth"),
     ):
