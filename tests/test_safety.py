@@ -504,11 +504,11 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     tensors, facts = read_tensors(file)
     state = next(name for name in tensors if name.endswith("exp_avg"))
     place = facts["place"]
-    changes: tuple[dict[str, object], ...] = (
+    changes: list[dict[str, Any]] = [
         {"records": "x"}, {"place": {}}, {"optimizers": []}, {"place": {**place, "epoch": 10**9}},
         {"place": {**place, "random": {"now": {"numpy": ["MT19937", [1], 2, 0, 0.0]}}}},
         {"optimizers": [{**facts["optimizers"][0], "groups": [{"lr": "os:system"}]}]},
-    )  # fmt: skip
+    ]  # fmt: skip
     for change in changes:
         write_tensors(file, tensors, {**facts, **change})
         with harmless(tmp_path), pytest.raises(UserError, match=r"looks damaged.*delete it"):

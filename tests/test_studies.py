@@ -582,7 +582,7 @@ def test_a_study_file_is_read_and_a_wrong_one_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_name_is_refused_wherever_it_stands(text: str) -> None:
-    with pytest.raises(UsageError, match="expected|should be"):
+    with pytest.raises(UsageError, match=r"expected|should be"):
         read_own(text, "test", smoke=True)
 
 
