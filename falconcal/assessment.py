@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 
 import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from falconcal.bins import bin_index, check_bins
+from falconcal.bins import bin_index
 from falconcal.errors import UsageError, UserError, described, unknown
 from falconcal.evidence import Group, by_group, interval
 from falconcal.evidence.groups import listed_groups
@@ -142,9 +143,8 @@ def _by_group(
 
 
 def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
-    check_bins(bins)
-    if bins > MOST_BINS:
-        raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins}.")
+    if not isinstance(bins, Integral) or not 1 <= bins <= MOST_BINS:
+        raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins!r}.")
     if not isinstance(metric, str):
         raise UsageError(f"expected the name of a metric, got {described(metric)}.")
     if metric not in METRICS and metric not in CLASS_METRICS:

@@ -400,7 +400,7 @@ def test_what_cannot_be_assessed_is_said() -> None:
         assess(data, metric="ecee")
     with pytest.raises(UserError, match=rf"at most {MOST_GROUPS} groups, got 300"):
         assess(data, groups=range(300))
-    with pytest.raises(UserError, match="a group an example"):
+    with pytest.raises(UserError, match="one group per example"):
         assess(data, groups=["a"])
 
 

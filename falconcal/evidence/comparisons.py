@@ -59,8 +59,8 @@ def rank_sum(first: ArrayLike, second: ArrayLike) -> RankTest:
     one, other = (as_tensor(values, "values").double().cpu().numpy() for values in (first, second))
     if one.ndim != 1 or other.ndim != 1 or min(len(one), len(other)) == 0:
         raise UserError(
-            f"expected values in both groups, (N,) and (M,), got shapes {one.shape} and "
-            f"{other.shape}."
+            f"expected values in both groups, (N,) and (M,), neither empty, got shapes {one.shape} "
+            f"and {other.shape}."
         )
     test = scipy.stats.mannwhitneyu(one, other)
     delta = float(2 * test.statistic / (len(one) * len(other)) - 1)
