@@ -4,14 +4,46 @@ from pathlib import Path
 
 import polars
 
-from benchmarks import mnist_results
+from benchmarks import cost_page, metric_speed, mnist_results
 from benchmarks.mnist_tables import Kept
+from benchmarks.pages import put_between
+from benchmarks.timing import read_figures, repeated, shown
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_results_on_mnist_are_written_from_what_is_kept() -> None:
     assert (ROOT / "RESULTS.md").read_text() == mnist_results.page()
+
+
+def test_the_page_on_cost_is_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "cost.md").read_text()
+    assert page == cost_page.filled(page)
+
+
+def test_a_cost_that_two_tables_show_is_one_number() -> None:
+    """FALCON's step on LeNet, a Bayesian step and MC dropout's prediction: a row each."""
+    lines = (ROOT / "docs" / "cost.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = {row[0]: row[1:] for row in rows if len(row) > 2}
+    assert cells["falcon"][0] == cells["step, LeNet, shared"][0]
+    assert cells["mc_dropout"][1] == cells["LeNet, 100 images"][0]
+    for name in ("svi", "last_layer_svi", "mnf"):
+        assert cells[name][0] == cells[f"step, LeNet, {name}"][0]
+
+
+def test_the_speed_of_metrics_is_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "evidence.md").read_text()
+    found = read_figures(ROOT / "results" / "evidence" / "speed.json")
+    assert page == put_between(page, "speed", "metric_speed", metric_speed.page(found))
+
+
+def test_a_figure_is_the_median_of_its_repetitions_with_their_spread() -> None:
+    values = iter([2.5, 2.0, 2.25])
+    found = repeated(lambda: {"step": next(values)})
+    assert found == {"step": [2.5, 2.0, 2.25]}
+    assert shown(found["step"]) == "2.25 (2 to 2.5)"
+    assert shown([2.21]) == "2.21"
 
 
 def test_the_headline_on_mnist_is_that_of_the_rows() -> None:
