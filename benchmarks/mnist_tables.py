@@ -15,8 +15,10 @@ from benchmarks.cost_page import STEPS
 from benchmarks.pages import table
 from benchmarks.timing import read_figures
 from falconcal.layout import PLAIN
+from falconcal.report.evidence import resamples_for
 from falconcal.report.published import published
 from falconcal.report.trials import rank_correlations
+from falconcal.report.verdicts import corrected_chance
 from falconcal.tuning.choice import best_of, enough
 
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
@@ -152,7 +154,7 @@ def _few(kept: Kept, method: str) -> str:
 def differences(kept: Kept, first: str = "falcon") -> str:
     """Return one method less every other: mean micro ECE, paired over examples."""
     found = kept.comparisons.filter(kind="difference", figure="mean_micro_ece")
-    rows = []
+    rows, resamples = [], resamples_for(len({*found["first"], *found["second"]}))
     for row in found.to_dicts():
         if first not in (row["first"], row["second"]):
             continue
@@ -160,7 +162,8 @@ def differences(kept: Kept, first: str = "falcon") -> str:
         other, sign = (row["first"], -1) if turned else (row["second"], 1)
         low, high = sorted((sign * row["low"], sign * row["high"]))
         value = f"{sign * row['value']:+.3f}"
-        rows.append([other, value, f"{low:+.3f} to {high:+.3f}", f"{row['p_holm']:.2g}"])
+        chance = corrected_chance(row, resamples)
+        rows.append([other, value, f"{low:+.3f} to {high:+.3f}", chance])
     return table(["falcon less", "difference", "95 % interval", "p, after Holm"], rows)
 
 

@@ -20,7 +20,7 @@ from falconcal.hashing import keyed_bits, text_key
 ATEN = torch.ops.aten
 
 
-class KeyedMasks(TorchDispatchMode):
+class KeyedMasks(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside a layer's pass, what torch would draw for dropout is looked up instead.
 
     The batch holds ``draws`` one after another, each of the rows with these keys. In torch's
@@ -28,7 +28,7 @@ class KeyedMasks(TorchDispatchMode):
     """
 
     def __init__(self, seed: int, rows: Tensor, draws: range) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seed, self.rows, self.draws = seed, rows, draws  # rows: (N,)
         self.layer, self.calls = 0, dict[int, int]()
         self.axis: int | None = None
@@ -123,7 +123,7 @@ def _axis_of_noise(layer: nn.Module, axis: int | None) -> int | None:
 def _kernels_seen(layer: nn.Module) -> AbstractContextManager[object]:
     """Hold back kernels that draw masks by themselves, where nobody sees it."""
     if isinstance(layer, nn.RNNBase):
-        return torch.backends.cudnn.flags(enabled=False)  # type: ignore[no-any-return]
+        return torch.backends.cudnn.flags(enabled=False)
     return sdpa_kernel(SDPBackend.MATH) if _attends(layer) else nullcontext()
 
 

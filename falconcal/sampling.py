@@ -172,11 +172,12 @@ class Drawing:
         sharing = [layer for layer in self.layers.values() if hasattr(layer, "draws")]
         try:
             for number, layer in enumerate(sharing):
-                layer.draws = tuple(mixed_seed(self.seed, number, draw) for draw in draws)
+                seeds = tuple(mixed_seed(self.seed, number, draw) for draw in draws)
+                layer.draws = seeds  # type: ignore[assignment]
             yield
         finally:
             for layer in sharing:
-                layer.draws = ()
+                layer.draws = ()  # type: ignore[assignment]
 
 
 def row_axes(model: nn.Module, inputs: Tensor, layers: Layers) -> Axes:
@@ -292,7 +293,7 @@ def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str
     shapes: list[dict[int | str, torch.Size]] = []
 
     def note(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        every = {**dict(enumerate(given)), **named}
+        every = _by_name(given, named)
         shapes.append({key: one.shape for key, one in every.items() if isinstance(one, Tensor)})
 
     handle = layer.register_forward_pre_hook(note, with_kwargs=True)
@@ -301,6 +302,13 @@ def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str
     finally:
         handle.remove()
     return shapes[0]
+
+
+def _by_name(given: tuple[Any, ...], named: dict[str, Any]) -> dict[int | str, Any]:
+    """Return the arguments of a layer by number or by name."""
+    every: dict[int | str, Any] = dict(enumerate(given))
+    every.update(named)
+    return every
 
 
 @contextmanager
@@ -313,7 +321,7 @@ def _fanning(layer: nn.Module, draws: int, arguments: Arguments) -> Iterator[lis
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if batches:
             return None
-        every = {**dict(enumerate(given)), **named}
+        every = _by_name(given, named)
         batches.append(every[arguments[0]].detach())
         # torch.cat keeps the order in memory
         every |= {name: torch.cat([every[name]] * draws) for name in arguments}

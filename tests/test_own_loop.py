@@ -70,8 +70,10 @@ def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str,
 def test_double_precision_is_that_of_a_double_model(tiny: Dataset, train: Train) -> None:
     """To the bit: losses and perturbed inputs are float64, not only the weights."""
     settings: dict[str, Any] = {"epochs": 2, "bounds": UNIT, "epsilons": (0.1,)}
-    assert isinstance(tiny.train, Examples)
-    doubled = replace(tiny, train=replace(tiny.train, inputs=tiny.train.inputs.double()))
+    train_part = tiny.train
+    assert isinstance(train_part, Examples)
+    wide = replace(train_part, inputs=train_part.inputs.double())
+    doubled = replace(tiny, train=wide)
     expected = train(Falcon(**settings), with_statistics().double(), doubled)
     found = train(Falcon(precision="64-true", **settings), with_statistics(), tiny)
     for name, weight in found.state_dict().items():

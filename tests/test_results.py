@@ -1,5 +1,7 @@
 """The pages of results say what the kept rows say."""
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import polars
@@ -14,6 +16,27 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_results_on_mnist_are_written_from_what_is_kept() -> None:
     assert (ROOT / "RESULTS.md").read_text() == mnist_results.page()
+
+
+def test_the_results_on_mnist_say_how_many_trials_each_method_had() -> None:
+    """Counted from the files line by line, not by the code that writes the page."""
+    folder, counts = ROOT / "results" / "mnist" / "tuning", Counter[str]()
+    for file in folder.glob("*trials.jsonl"):
+        for line in file.read_text().splitlines():
+            trial = json.loads(line)
+            counts[trial["method"]] += trial["state"] == "complete"
+    page = " ".join(mnist_results.page().split())
+    assert "the same effort for every method" not in page
+    assert f"`falcon_mixed` had {counts['falcon_mixed']} trials in all" in page
+    family = sum(count for name, count in counts.items() if name.startswith("falcon"))
+    assert (counts["falcon_mixed"], family) == (12, 74)
+    assert f"FALCON's family together {family}; every other row had {counts['falcon']}" in page
+
+
+def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page() -> None:
+    page = mnist_results.page()
+    assert "| at most 0.040 |" in page
+    assert "| 0.04 |" not in page
 
 
 def test_the_page_on_cost_is_written_from_what_is_kept() -> None:

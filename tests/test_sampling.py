@@ -78,9 +78,8 @@ def test_half_precision_is_averaged_in_float32() -> None:
 def masks_of(seed: int, inputs: Tensor, draws: int, features: int) -> Tensor:
     """Return what dropout of one half multiplies by: (draws, N, features)."""
     with KeyedMasks(seed, content_keys(inputs), range(draws)).drawing_for(0, 0):
-        return nn.functional.dropout(torch.ones(draws * len(inputs), features)).unflatten(
-            0, (draws, -1)
-        )
+        mask = nn.functional.dropout(torch.ones(draws * len(inputs), features))
+    return mask.view(draws, len(inputs), features)
 
 
 def test_the_mean_is_that_of_passes_with_the_same_masks() -> None:
@@ -217,10 +216,11 @@ class Around(nn.Module):
 
 
 def test_where_nothing_can_be_shared_passes_go_one_by_one() -> None:
-    model, inputs = Sampled(Around(), 5, is_dropout).eval(), torch.randn(8, 6)
+    network, inputs = Around(), torch.randn(8, 6)
+    model = Sampled(network, 5, is_dropout).eval()
     with torch.no_grad():
         masks = masks_of(0, inputs, 5, 6)
-        passes = [model.model.dense(inputs * (1 + mask)).softmax(1) for mask in masks]
+        passes = [network.dense(inputs * (1 + mask)).softmax(1) for mask in masks]
     torch.testing.assert_close(model(inputs).exp(), torch.stack(passes).mean(0))
     assert list(model.fans.values()) == [None]
 
@@ -324,7 +324,8 @@ class DroppedWeights(nn.Module):
         self.weight, self.dropout = nn.Parameter(torch.randn(8, 8)), nn.Dropout(0.5)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return inputs @ self.dropout(self.weight)
+        logits: Tensor = inputs @ self.dropout(self.weight)
+        return logits
 
 
 def features() -> nn.Module:
@@ -386,9 +387,10 @@ def test_weights_are_drawn_by_the_number_of_the_draw(
 
 def test_every_row_has_masks_of_its_own() -> None:
     """Rows that differ where the network does not look get other draws, equal rows the same."""
-    network = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3))
+    first_layer = nn.Linear(4, 6)
+    network = nn.Sequential(first_layer, nn.Dropout(0.5), nn.Linear(6, 3))
     with torch.no_grad():
-        network[0].weight[:, 3] = 0
+        first_layer.weight[:, 3] = 0
     rows = torch.tensor([[1.0, 2.0, 3.0, 0.0], [1.0, 2.0, 3.0, -0.0], [1.0, 2.0, 3.0, 4.0]])
     first, same, other = Sampled(network, 20, is_dropout).eval()(rows)
     assert torch.equal(first, same)
@@ -431,7 +433,8 @@ class DrawnWeight(nn.Module):
         if not self.training:
             return inputs
         noise = torch.stack([self.noise(seed, inputs.shape[1]) for seed in self.draws])
-        return (inputs.unflatten(0, (len(self.draws), -1)) * noise).flatten(0, 1)
+        rows: Tensor = inputs.unflatten(0, (len(self.draws), -1)) * noise
+        return rows.flatten(0, 1)
 
     @staticmethod
     def noise(seed: int, size: int) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.choose_methods import chosen, for_study
 from falconcal.data import TensorBatches
+from falconcal.data.augmentation import DEGREES, SHIFT
 from falconcal.data.few import places_of_few
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
@@ -28,6 +29,7 @@ from falconcal.report.results import Results, open_scores
 from falconcal.saving import load
 from falconcal.selection import ShiftedValidation
 from falconcal.shifts import Shift, affine_shifts
+from falconcal.shifts.affine import FAMILIES
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies import run as one_run
 from falconcal.studies.events import Event
@@ -75,6 +77,22 @@ def test_every_study_of_the_table_is_valid_and_named_after_its_file(name: str) -
     assert found.title
     assert found.resolved()["methods"]
     assert not set(found.shifts) & set(found.selection_shifts)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10_small"])
+def test_shifts_within_the_augmentation_are_named_by_the_study(name: str) -> None:
+    """What training turns and moves by reaches the first level of rotations and translations."""
+    found = find_study(name)
+    reached = {"rot": DEGREES, "xsh": SHIFT * 32, "ysh": SHIFT * 32, "xys": SHIFT * 32}
+    strengths = {family: levels for family, levels, *_ in FAMILIES}
+    for shift in found.shifts:
+        most = reached.get(shift[:3], 0.0)
+        away = [min(level, 360 - level) for level in strengths[shift]]
+        within = [number for number, strength in enumerate(away) if 0 < strength <= most]
+        assert within == ([1] if shift in found.note.split("lies within")[0] else [])
+    assert "level 1" in found.note
+    assert found.resolved()["note"] == found.note
+    assert "note" not in find_study("digits").resolved()  # folders of before it stay valid
 
 
 def test_digits_follows_the_protocol() -> None:

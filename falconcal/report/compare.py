@@ -17,7 +17,7 @@ from falconcal.errors import UsageError, UserError
 from falconcal.evaluation import CLEAN
 from falconcal.files import obstacle
 from falconcal.layout import PLAIN, RunKey
-from falconcal.report.results import Results, Run, load_results, open_scores, reading
+from falconcal.report.results import Results, Run, load_results, open_scores, reading, study_notes
 from falconcal.shifts import affine_shifts
 
 NAME = "comparison"
@@ -39,7 +39,7 @@ def load_comparison(directories: Sequence[Path]) -> Results:
         {**_study(found, labels), **shifts},
         rows.filter(polars.col("shift").is_in(kept)),
         tuple(run for one in renamed for run in one.runs),
-        (*_dataset_notes(found, labels), *notes),
+        (*study_notes(one.study for one in found), *_dataset_notes(found, labels), *notes),
     )
 
 

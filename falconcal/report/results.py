@@ -126,9 +126,15 @@ def load_results(directory: Path) -> Results:
     last = len(methods), len(variants)
     keys.sort(key=lambda key: (methods.get(key[1], last[0]), variants.get(key[0], last[1])))
     runs = tuple(_read_run(directory, RunKey(*key)) for key in keys)
-    results = Results(directory, study, rows, runs)
+    results = Results(directory, study, rows, runs, study_notes([study]))
     _check_shifts(results)
     return results
+
+
+def study_notes(studies: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what studies say that a reader must know, each note once."""
+    notes = (" ".join(str(study.get("note") or "").split()) for study in studies)
+    return tuple(dict.fromkeys(note for note in notes if note))
 
 
 def _order(names: Iterable[str]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-FREE = {"seeds", "title", "stored"}  # may differ between runs that share a folder
+FREE = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
 # one more or less does not touch the runs, or the trials, that are there
 GROWING = ("methods", "variants", "search")
 WHERE = {"accelerator", "devices", "num_nodes", "strategy"}  # what is computed is the same

@@ -34,7 +34,8 @@ from falconcal.trust import NOBODY, Trust, trusting
 
 # left out where empty: folders of before them stay valid
 LATER = {
-    "outliers", "stored", "examples", "test_examples", "judging_examples", "levels", "variants",
+    "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
+    "variants",
 }  # fmt: skip
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
@@ -50,6 +51,7 @@ class Study:
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     title: str = ""
+    note: str = ""  # what a reader of the report must know before any figure
     dataset: Entry
     model: Entry
     batch_size: Count = 100
