@@ -13,9 +13,10 @@ TEXT = """# Bad inputs
 
 The tests give falconcal {total} bad inputs, generated from tables: every command with wrong
 options, files that are empty, cut off, of another kind or in another encoding, folders and broken
-links in their place, output folders with a damaged file, and calls of the Python interface. Each
-has to end with the expected exit code (1: data or files; 2: the command line, a study file or a
-setting) and with the expected words, without a traceback, and every file and folder has to be as
+links in their place, output folders with a damaged file, and calls of the Python interface.
+
+Each has to end with the expected exit code (1: data or files; 2: the command line, a study file or
+a setting) and with the expected words, without a traceback, and every file and folder has to be as
 it was before.
 
 | Surface | Bad inputs |

@@ -129,7 +129,7 @@ def _write_good(good: Path) -> None:
             shape=data.train.shape, columns=("a", "b", "c"), validation=validation,
         )  # fmt: skip
     safetensors.torch.save_file({"a": torch.zeros(2)}, good / "weights_alone.safetensors")
-    make_study(good / "out")
+    make_study(good / "out", seeds=(1,))
 
 
 def _write_folders(home: Path) -> None:

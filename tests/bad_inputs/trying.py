@@ -82,8 +82,12 @@ def _in(home: Path) -> Iterator[None]:
 
 def snapshot(home: Path) -> Snapshot:
     """Return every file and folder with its size and the time of its last change."""
-    found = {}
-    for path in sorted(home.rglob("*")):
-        state = path.lstat()
-        found[str(path.relative_to(home))] = (state.st_size, state.st_mtime_ns)
+    found, folders = {}, [str(home)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                state = entry.stat(follow_symlinks=False)
+                found[entry.path] = (state.st_size, state.st_mtime_ns)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
     return found
