@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from benchmarks.pages import write_between
-from falconcal import SHIFTS, Falcon, L2Dropout, Method, evaluate, load_dataset
+from falconcal import SHIFTS, Falcon, L2Dropout, evaluate, load_dataset
+from falconcal.core.method import Method
 
 EPOCHS, RATE, SEEDS = 15, 3e-3, (0, 1, 2)
 

@@ -19,12 +19,12 @@ from benchmarks.cost_page import with_goals, write_page
 from benchmarks.step_cost import step_of
 from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.methods import MNF, SVI, L2Dropout, LastLayerSVI
-from falconcal.methods.variational import Variational
+from falconcal.methods.variational import VariationalMethod
 from falconcal.models import LeNet
 
 BATCH, EXAMPLES = 100, 60_000
 ROUNDS, STEPS = 15, 4
-METHODS: dict[str, Variational] = {
+METHODS: dict[str, VariationalMethod] = {
     "svi": SVI(), "last_layer_svi": LastLayerSVI(), "mnf": MNF(),
 }  # fmt: skip
 
@@ -47,7 +47,7 @@ def step_ratios() -> dict[str, float]:
     torch.manual_seed(0)
     steps = {"plain": step_of(LeNet(), L2Dropout().objectives(), _batch())}
     for name, method in METHODS.items():
-        steps[name] = step_of(method.structure(LeNet()), method.objectives(EXAMPLES), _batch())
+        steps[name] = step_of(method.build(LeNet()), method.objectives(EXAMPLES), _batch())
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(ROUNDS):
         for name, step in steps.items():

@@ -4,8 +4,8 @@
 
 The same small random search for each method that trains: as many trials, as many epochs, one seed,
 points drawn from a grid of the common settings and of its own. The criterion and the accuracy that
-is required are those of ``falconcal.selection``: FGSM images come from one fixed reference model,
-and noise, blur and contrast stand in for the nine tested shifts. Every trial is kept in
+is required are those of ``falconcal.training.selection``: FGSM images come from one fixed reference
+model, and noise, blur and contrast stand in for the nine tested shifts. Every trial is kept in
 ``results/digits_methods/trials.jsonl``; stopped and started again, the search goes on where it was.
 Ensembles and recalibration have no search: they take what was chosen for the method inside them.
 """
@@ -22,8 +22,8 @@ import torch
 from benchmarks.choose_settings import Grid, Settings, fit, read
 from benchmarks.pages import ROOT
 from falconcal.data import Dataset, load_dataset
-from falconcal.selection import ShiftedValidation, judge, shifted_validation
-from falconcal.shifts import plain_shifts
+from falconcal.shifts import noise_blur_contrast_shifts
+from falconcal.training.selection import ShiftedValidation, shifted_validation, validation_criterion
 
 TRIALS_FILE = ROOT / "results" / "digits_methods" / "trials.jsonl"
 TRIALS, EPOCHS, LONGER = 8, 10, 2  # the study trains so many times longer
@@ -80,7 +80,9 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load_dataset("digits")
     reference = fit(dataset, "dropout", REFERENCE, None)
-    validation = shifted_validation(dataset.validation, reference, plain_shifts().values())
+    validation = shifted_validation(
+        dataset.validation, reference, noise_blur_contrast_shifts().values()
+    )
     TRIALS_FILE.parent.mkdir(parents=True, exist_ok=True)
     for method in arguments.methods or GRIDS:
         for settings in points(method)[: arguments.trials]:
@@ -104,7 +106,7 @@ def run(dataset: Dataset, validation: ShiftedValidation, method: str, settings: 
     if (method, settings) in done:
         return
     started = time.process_time()
-    judgement = judge(fit(dataset, method, settings, None), validation)
+    judgement = validation_criterion(fit(dataset, method, settings, None), validation)
     row = {
         "method": method,
         "settings": settings,

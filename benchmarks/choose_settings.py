@@ -3,12 +3,12 @@
     python -m benchmarks.choose_settings results/digits/trials.jsonl --workers 2
 
 A random search in rounds: two exhaust the baseline's grids, FALCON with its further knobs has
-three. The criterion is that of ``falconcal.selection``, which picks the epoch too: FGSM images come
-from one fixed reference model, and noise, blur and contrast stand in for the nine tested shifts.
-The four best trials of a method are repeated with two more seeds, and the lowest mean criterion
-among those that are accurate enough wins. The figures on test data stand beside each trial for one
-purpose: to see afterwards how well the criterion ranks the nine shifts. Nothing is chosen by them.
-Stopped and started again, the search goes on where it was.
+three. The criterion is that of ``falconcal.training.selection``, which picks the epoch too: FGSM
+images come from one fixed reference model, and noise, blur and contrast stand in for the nine
+tested shifts. The four best trials of a method are repeated with two more seeds, and the lowest
+mean criterion among those that are accurate enough wins. The figures on test data stand beside each
+trial for one purpose: to see afterwards how well the criterion ranks the nine shifts. Nothing is
+chosen by them. Stopped and started again, the search goes on where it was.
 """
 
 import argparse
@@ -26,11 +26,11 @@ import torch
 from torch import nn
 
 from falconcal.data import Dataset, load_dataset
-from falconcal.evaluation import evaluate
+from falconcal.evaluation.under_shift import evaluate
 from falconcal.methods import METHODS
 from falconcal.models import make_model
-from falconcal.selection import ShiftedValidation, judge, shifted_validation
-from falconcal.shifts import affine_shifts, plain_shifts
+from falconcal.shifts import affine_shifts, noise_blur_contrast_shifts
+from falconcal.training.selection import ShiftedValidation, shifted_validation, validation_criterion
 
 Settings = dict[str, Any]
 Grid = dict[str, list[Any]]
@@ -138,7 +138,7 @@ def trial(dataset: Dataset, validation: ShiftedValidation, key: Key) -> Settings
     """Train and judge one setting with one seed."""
     method, settings, seed = key
     model = fit(dataset, method, {**settings, "seed": seed}, validation)
-    judgement = judge(model, validation)
+    judgement = validation_criterion(model, validation)
     return {
         "method": method,
         "settings": settings,
@@ -178,7 +178,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 def _validation(dataset: Dataset, settings: dict[str, Any]) -> ShiftedValidation:
     reference = fit(dataset, "dropout", settings, None)
-    return shifted_validation(dataset.validation, reference, plain_shifts().values())
+    return shifted_validation(dataset.validation, reference, noise_blur_contrast_shifts().values())
 
 
 def fit(

@@ -24,10 +24,10 @@ import torch
 
 from benchmarks.pages import write_between
 from falconcal.evidence.comparisons import error_figures
-from falconcal.evidence.differences import Figure, difference_of
+from falconcal.evidence.differences import Estimate, difference_of
 from falconcal.evidence.intervals import bounds_of_draws
 from falconcal.evidence.pooled import drawn_counts, figure_of, mean_of_draws, shift_draws
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.predictions import Predictions, Scores
 
 LEVEL, RESAMPLES, EXAMPLES, CLASSES = 0.95, 1000, 2000, 5
 COMMON = 0.6  # share of the variance of what makes an example hard that both methods feel
@@ -131,7 +131,7 @@ def pooled(pair: Pair, figure: str, seed: int) -> Trial:
     return tried(first, second)
 
 
-def tried(first: Figure, second: Figure) -> Trial:
+def tried(first: Estimate, second: Estimate) -> Trial:
     """Return the bounds of a difference: ours, the plain percentiles, and these mirrored."""
     ours, draws = difference_of(first, second), first.resampled - second.resampled
     plain = bounds_of_draws(ours.value, draws, LEVEL)

@@ -21,8 +21,8 @@ from rich.console import Console
 from benchmarks.choose_methods import GRIDS, TRIALS_FILE, chosen, for_study
 from benchmarks.choose_settings import read
 from benchmarks.pages import ROOT, write_between
-from falconcal.files import write_text
-from falconcal.progress import make_progress
+from falconcal.cli.progress import make_progress
+from falconcal.io.atomic import write_text
 from falconcal.studies import find_study
 from falconcal.studies.runner import run_study
 

@@ -25,8 +25,8 @@ from sklearn.model_selection import train_test_split
 from benchmarks.choose_settings import read
 from benchmarks.pages import write_between
 from falconcal import Bounds, Examples, FalconClassifier, evaluate
-from falconcal.selection import ACCURACY_SLACK, judge, shifted_validation
-from falconcal.shifts.signal import signal_shifts
+from falconcal.shifts.sensor_faults import sensor_shifts
+from falconcal.training.selection import ACCURACY_SLACK, shifted_validation, validation_criterion
 
 PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0), (0, 1, 2)
 FIGURES = ("judged_accuracy", "criterion", "accuracy", "clean_ece", "micro_ece")
@@ -75,7 +75,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
     settings = {"share": 0.0}
     plain = FalconClassifier(random_state=seed, entropy_weight=0.0, settings=settings)
     plain.fit(rows[given], labels[given])
-    drift = signal_shifts()["sensor_drift"]
+    drift = sensor_shifts()["sensor_drift"]
     judge_by = shifted_validation(
         examples(plain, rows[judging], labels[judging]), plain.module_, [drift]
     )
@@ -84,7 +84,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
         model = FalconClassifier(random_state=seed, entropy_weight=weight)
         models[weight] = model.fit(rows[given], labels[given])
     for name, model in models.items():
-        judgement = judge(model.module_, judge_by)
+        judgement = validation_criterion(model.module_, judge_by)
         tested = test_figures(model, examples(model, rows[testing], labels[testing]))
         judged = {"judged_accuracy": judgement.accuracy, "criterion": judgement.criterion}
         yield {"weight": name, "epochs": len(model.history_), **judged, **tested}
@@ -98,7 +98,7 @@ def examples(model: FalconClassifier, rows: NDArray[Any], labels: NDArray[Any]) 
 
 
 def test_figures(model: FalconClassifier, test: Examples) -> dict[str, float]:
-    shifts = [shift for name, shift in signal_shifts().items() if name != "sensor_drift"]
+    shifts = [shift for name, shift in sensor_shifts().items() if name != "sensor_drift"]
     rows = evaluate(model.module_, test, shifts)
     clean = rows.filter(shift="clean")
     return {

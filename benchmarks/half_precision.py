@@ -23,13 +23,13 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from benchmarks.pages import write_between
-from falconcal.data import few, load_dataset
+from falconcal.data import load_dataset, subset_all_parts
 from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.models import VGG, make_model
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
+from falconcal.training.context import to_channels_last, weights_to_channels_last
 from falconcal.training.precision import Precision
-from falconcal.training.preparing import laid_out, lay_out_weights
 
 HALF: Precision = "bf16-mixed"
 FULL: Precision = "32-true"
@@ -103,10 +103,10 @@ def stepper(precision: Precision) -> Callable[[], None]:
     """Return a function that takes one training step as the loop does."""
     torch.manual_seed(0)
     model = VGG()
-    lay_out_weights(model)
+    weights_to_channels_last(model)
     fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
     wrapped, optimizer = fabric.setup(model, torch.optim.Adam(model.parameters(), fused=True))
-    images, labels = laid_out(torch.rand(BATCH, 3, 32, 32)), torch.randint(10, (BATCH,))
+    images, labels = to_channels_last(torch.rand(BATCH, 3, 32, 32)), torch.randint(10, (BATCH,))
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -119,7 +119,7 @@ def stepper(precision: Precision) -> Callable[[], None]:
 def effect(arguments: argparse.Namespace) -> dict[str, float]:
     """Return accuracy and ECE on CIFAR-10 in both precisions."""
     dataset = load_dataset("cifar10")
-    small = few(dataset, arguments.examples)
+    small = subset_all_parts(dataset, arguments.examples)
     figures = {}
     for name, precision in (("float32", FULL), ("bfloat16", HALF)):
         model = make_model("vgg_small", small)

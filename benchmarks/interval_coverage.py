@@ -23,12 +23,12 @@ import torch
 from benchmarks.pages import write_between
 from falconcal.evidence.intervals import (
     Interval,
+    bootstrap_values,
     bounds_of_draws,
-    draws,
     interval,
     outlier_interval,
 )
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.predictions import Predictions, Scores
 
 GAPS = (0.0, 0.01, 0.02, 0.05, 0.1)
 LOW, HIGH = 0.6, 1.0
@@ -107,7 +107,7 @@ def means(examples: int, gap: float, seed: int) -> dict[str, Trial]:
 def even_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
     """Try ours and the plain percentile interval where all bins share the error."""
     scores = simulated(examples, gap, seed)
-    plain = bounds_of_draws(0.0, draws(scores, "ece", RESAMPLES, seed), 0.95)
+    plain = bounds_of_draws(0.0, bootstrap_values(scores, "ece", RESAMPLES, seed), 0.95)
     return {
         "ece": _tried(interval(scores, "ece", resamples=RESAMPLES, seed=seed), gap),
         "ece, plain percentile": _tried(plain, gap),
@@ -117,7 +117,7 @@ def even_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
 def one_bin_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
     """Try both where the highest bin, a quarter of the examples, bears the whole error."""
     scores = simulated(examples, gap, seed, highest_alone=True)
-    plain = bounds_of_draws(0.0, draws(scores, "ece", RESAMPLES, seed), 0.95)
+    plain = bounds_of_draws(0.0, bootstrap_values(scores, "ece", RESAMPLES, seed), 0.95)
     found = interval(scores, "ece", resamples=RESAMPLES, seed=seed)
     return {
         "ece, one bin": _tried(found, gap),

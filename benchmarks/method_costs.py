@@ -22,12 +22,12 @@ from torch import nn
 
 from benchmarks.cost_page import ELSEWHERE, methods, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
+from falconcal.core.method import Method
 from falconcal.data import Bounds, Examples
-from falconcal.method import Method
 from falconcal.methods import METHODS
 from falconcal.models import LeNet
-from falconcal.predictions import predict
-from falconcal.recalibration.calibrated import Recalibration
+from falconcal.models.predict import predict
+from falconcal.recalibration.calibrator import Calibrator
 
 BATCH, ROUNDS, SHORT, LONG = 100, 5, 1, 5  # the last two: batches of a training
 DATA = Examples(
@@ -78,7 +78,7 @@ class Timed:
         predict(self.model, DATA.first(BATCH))  # what is found out once is found
 
     def time(self) -> None:
-        if not isinstance(self.method, Recalibration):
+        if not isinstance(self.method, Calibrator):
             self.times["short"].append(cpu_time(partial(fit, self.method, SHORT)))
             self.times["long"].append(cpu_time(partial(fit, self.method, LONG)))
         self.times["prediction"].append(cpu_time(partial(predict, self.model, DATA.first(BATCH))))

@@ -21,8 +21,9 @@ import torch
 
 from benchmarks.pages import table, write_between
 from benchmarks.timing import Figures, cpu_time, repeated, shown, write_figures
-from falconcal import Accumulator, Predictions, expected_calibration_error
-from falconcal.evidence.intervals import draws
+from falconcal import Predictions, expected_calibration_error
+from falconcal.evidence.intervals import bootstrap_values
+from falconcal.metrics import Accumulator
 
 BINS, RESAMPLES = 10, 1000
 OURS = "falconcal"
@@ -94,7 +95,7 @@ def bootstrap() -> dict[str, float]:
 
     whole = plain_error(confidence, correct)
     assert abs(whole - expected_calibration_error(scores)) < 1e-9
-    return timed({OURS: lambda: draws(scores, "ece", RESAMPLES, 0), "loop": plain}, 3)
+    return timed({OURS: lambda: bootstrap_values(scores, "ece", RESAMPLES, 0), "loop": plain}, 3)
 
 
 def plain_error(confidence: numpy.ndarray, correct: numpy.ndarray) -> float:

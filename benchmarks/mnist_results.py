@@ -21,11 +21,11 @@ from benchmarks import mnist_tables as tables
 from benchmarks import mnist_trials as trials
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import ROOT
-from falconcal.data.few import places_of_few
-from falconcal.evaluation import rows_of
-from falconcal.report.outliers import confidence_of_classes
+from falconcal.data.subsets import sample_indices
+from falconcal.evaluation.under_shift import scores_to_rows
+from falconcal.io.trial_rows import best_of
+from falconcal.report.charts.outlier_charts import confidence_of_classes
 from falconcal.report.results import Results, load_results
-from falconcal.tuning.choice import best_of
 
 RESULTS = ROOT / "results" / "mnist"
 PARTS = ("main", "sampling", "ablation", "sensitivity")
@@ -90,10 +90,10 @@ def few_rows(results: Results) -> polars.DataFrame:
         scores = polars.read_parquet(run.scores_file)
         shown = polars.col("shift").cast(polars.String).is_in(["clean", *results.tested_shifts])
         total = len(scores.filter(shift="clean"))
-        few = scores.filter(shown, polars.col("example").is_in(places_of_few(total, FEW).tolist()))
+        few = scores.filter(shown, polars.col("example").is_in(sample_indices(total, FEW).tolist()))
         key = {"variant": run.key.variant, "method": run.key.method, "seed": run.key.seed}
         columns = [polars.lit(value).alias(name) for name, value in key.items()]
-        tables.append(rows_of(few).with_columns(columns))
+        tables.append(scores_to_rows(few).with_columns(columns))
     return polars.concat(tables)
 
 

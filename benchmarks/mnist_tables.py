@@ -14,12 +14,12 @@ from benchmarks.choose_settings import read
 from benchmarks.cost_page import STEPS
 from benchmarks.pages import table
 from benchmarks.timing import read_figures
-from falconcal.layout import PLAIN
-from falconcal.report.evidence import resamples_for
-from falconcal.report.published import published
-from falconcal.report.trials import rank_correlations
-from falconcal.report.verdicts import corrected_chance
-from falconcal.tuning.choice import best_of, enough
+from falconcal.io.output_folder import DEFAULT_VARIANT
+from falconcal.io.trial_rows import best_of, is_eligible
+from falconcal.report.charts.trial_charts import rank_correlations
+from falconcal.report.study_evidence import resamples_for
+from falconcal.report.tables.comparison_tables import corrected_chance
+from falconcal.report.tables.paper_values import published
 
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
 HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE")
@@ -67,10 +67,10 @@ class Kept:
         found = set(self.rows["method"])
         return [name for name in self.study["methods"] if name in found]
 
-    def of(self, method: str, variant: str = PLAIN) -> polars.DataFrame:
+    def of(self, method: str, variant: str = DEFAULT_VARIANT) -> polars.DataFrame:
         return self.rows.filter(method=method, variant=variant)
 
-    def values(self, method: str, figure: str, variant: str = PLAIN) -> list[float]:
+    def values(self, method: str, figure: str, variant: str = DEFAULT_VARIANT) -> list[float]:
         """Return a figure of the headline, a number a seed."""
         rows = self.of(method, variant)
         if figure in ("accuracy", "clean_ece"):
@@ -80,7 +80,7 @@ class Kept:
         means = tested.group_by("seed").agg(polars.col("value").mean()).sort("seed")
         return means["value"].to_list()
 
-    def mean(self, method: str, figure: str, variant: str = PLAIN) -> float:
+    def mean(self, method: str, figure: str, variant: str = DEFAULT_VARIANT) -> float:
         return statistics.fmean(self.values(method, figure, variant))
 
     def seconds(self, method: str) -> float:
@@ -147,7 +147,7 @@ def _few(kept: Kept, method: str) -> str:
     if not (kept.folder / "few_rows.parquet").exists():
         return f"{kept.mean(method, 'micro_ece'):.3f}"  # it is the folder of these
     rows = polars.read_parquet(kept.folder / "few_rows.parquet")
-    found = rows.filter(method=method, variant=PLAIN, metric="micro_ece")["value"]
+    found = rows.filter(method=method, variant=DEFAULT_VARIANT, metric="micro_ece")["value"]
     return f"{statistics.fmean(found):.3f}"
 
 
@@ -263,7 +263,7 @@ def variants(kept: Kept, method: str = "falcon") -> str:
 def _place(variant: str) -> tuple[bool, str, float]:
     """Return what sorts variants: the plain one, then by setting and number."""
     setting, _, value = variant.partition("=")
-    return variant != PLAIN, setting, float(value or 0)
+    return variant != DEFAULT_VARIANT, setting, float(value or 0)
 
 
 def zoomed(kept: Kept, method: str, variant: str) -> float:
@@ -274,7 +274,9 @@ def zoomed(kept: Kept, method: str, variant: str) -> float:
 
 def movement(kept: Kept, setting: str) -> float:
     """Return by how much the micro ECE under y-zoom moves over a setting's range."""
-    names = [name for name in set(kept.rows["variant"]) if name.startswith((setting, PLAIN))]
+    names = [
+        name for name in set(kept.rows["variant"]) if name.startswith((setting, DEFAULT_VARIANT))
+    ]
     values = [zoomed(kept, "falcon", name) for name in names]
     return max(values) - min(values)
 
@@ -337,7 +339,7 @@ def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
 def facts(kept: Kept, tuning: Path) -> dict[str, Any]:
     """Return the numbers that the words of the page speak of."""
     rows = read(tuning / "trials.jsonl")
-    tried = [row for row in rows if row["method"] == "falcon" and enough(row)]
+    tried = [row for row in rows if row["method"] == "falcon" and is_eligible(row)]
     micro = {shift: _value(kept, "falcon", shift, "micro_ece") for shift in kept.study["shifts"]}
     worst = max(micro, key=lambda shift: micro[shift])
     return {

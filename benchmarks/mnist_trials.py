@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.choose_settings import read
 from benchmarks.pages import table
-from falconcal.report.trials import rank_correlations
-from falconcal.tuning.choice import best_of, enough
+from falconcal.io.trial_rows import best_of, is_eligible
+from falconcal.report.charts.trial_charts import rank_correlations
 
 FAMILIES = ("clean", "fgsm", "gaussian_noise", "gaussian_blur", "contrast")
 WHOLE = ("whole", "beyond", "wider")  # the searches at the budget of a run of five epochs
@@ -48,7 +48,7 @@ def trials(folder: Path) -> str:
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method and row["state"] == "complete"]
         best = best_of(own).get(method)
-        counts = [str(len(own)), str(sum(map(enough, own)))]
+        counts = [str(len(own)), str(sum(map(is_eligible, own)))]
         lines.append([method, *counts, *(_best_cells(best) if best else ["none", "", "", ""])])
     heading = ["method", "trials", "accurate enough", "criterion", "accuracy", "test: micro ECE"]
     return table([*heading, "chosen"], lines)
@@ -66,7 +66,7 @@ def whole_trials(folder: Path, search: str) -> str:
     lines = [
         [", ".join(f"{name} {_shown(value)}" for name, value in row["settings"].items()),
          str(row["epoch"]), f"{row['criterion']:.3f}", f"{row['accuracy']:.4f}",
-         "yes" if enough(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
+         "yes" if is_eligible(row) else "no", *(f"{row['test'][name]:.3f}" for name in TESTED)]
         for row in sorted(rows, key=lambda row: row["criterion"])
     ]  # fmt: skip
     heading = ["settings", "epoch kept", "criterion", "accuracy", "enough"]
@@ -80,7 +80,7 @@ def read_whole(folder: Path) -> list[dict[str, Any]]:
 
 def lowest_whole(folder: Path) -> dict[str, Any]:
     """Return which of these, by test data, validation data should have chosen."""
-    rows = filter(enough, read_whole(folder))
+    rows = filter(is_eligible, read_whole(folder))
     return min(rows, key=lambda row: float(row["test"]["micro_ece"]))
 
 

@@ -22,13 +22,13 @@ import torch
 
 from benchmarks.pages import ROOT, write_between
 from falconcal.data import Dataset, load_dataset
-from falconcal.files import write_text
+from falconcal.io.atomic import write_text
 from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy
 from falconcal.models import make_model
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from falconcal.studies.provenance import provenance
-from falconcal.training import EpochRecord, checkpointing, watching
+from falconcal.training import EpochRecord, checkpointing, on_epoch
 
 RESULTS, RUNS = ROOT / "results" / "reach", ROOT / "runs" / "reach"
 
@@ -118,7 +118,7 @@ def attempt(recipe: Recipe, subset: int | None) -> None:
     def say(record: EpochRecord) -> None:
         print(f"epoch {record.epoch}: {record.terms}", flush=True)
 
-    with watching(say):
+    with on_epoch(say):
         model = train(recipe, dataset)
     right = accuracy(predict(model, dataset.validation))
     print(f"validation accuracy {right:.4f}, {time.process_time() - started:.0f} CPU seconds")
@@ -171,7 +171,7 @@ def timed(folder: Path) -> Iterator[dict[str, float]]:
         so_far = {"wall": 60 * times["wall_minutes"], "cpu": 60 * times["cpu_minutes"]}
         write_text(file, json.dumps(so_far))
 
-    with watching(note):
+    with on_epoch(note):
         yield times
     note()
 

@@ -25,7 +25,7 @@ import torch
 
 from benchmarks.pages import write_between
 from falconcal import Predictions
-from falconcal.evaluation import CLEAN, rows_of
+from falconcal.evaluation.under_shift import CLEAN, scores_to_rows
 from falconcal.report import write_report
 
 CLASSES = 10
@@ -89,7 +89,7 @@ def make_study(directory: Path, shape: Shape) -> None:
         write_record(folder, number)
         key = {"study": "made", "variant": "default", "method": method, "seed": 0}
         named = [polars.lit(value).alias(name) for name, value in key.items()]
-        rows.append(rows_of(scores).with_columns(named))
+        rows.append(scores_to_rows(scores).with_columns(named))
     polars.concat(rows).write_parquet(directory / "rows.parquet")
 
 

@@ -20,7 +20,7 @@ from benchmarks.cost_page import sampling, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.methods import MCDropout
 from falconcal.models import VGG, LeNet
-from falconcal.training.preparing import laid_out, lay_out_weights
+from falconcal.training.context import to_channels_last, weights_to_channels_last
 
 SAMPLES = 50
 # network, images, how often it is timed
@@ -54,9 +54,9 @@ def measured() -> dict[str, float]:
 def ratios(make: Callable[[], nn.Module], shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     """Return CPU time relative to one pass: sampled at once, and pass by pass."""
     torch.manual_seed(0)
-    network, inputs = make(), laid_out(torch.rand(shape))
-    lay_out_weights(network)
-    sampled, apart = (MCDropout(samples=SAMPLES).structure(network).eval() for _ in range(2))
+    network, inputs = make(), to_channels_last(torch.rand(shape))
+    weights_to_channels_last(network)
+    sampled, apart = (MCDropout(samples=SAMPLES).build(network).eval() for _ in range(2))
     with torch.no_grad():
         sampled(inputs)  # where rows are multiplied is found out once
         apart.fans = dict.fromkeys(sampled.fans)  # type: ignore[arg-type,assignment]

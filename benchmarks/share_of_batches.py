@@ -21,7 +21,7 @@ import torch
 from benchmarks.choose_settings import read
 from benchmarks.pages import write_between
 from falconcal.data import Dataset, load_dataset
-from falconcal.evaluation import evaluate
+from falconcal.evaluation.under_shift import evaluate
 from falconcal.methods import METHODS
 from falconcal.models import make_model
 from falconcal.studies import find_study

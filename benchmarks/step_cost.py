@@ -28,14 +28,14 @@ from torch import nn
 
 from benchmarks.cost_page import QUARTER, with_goals, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
+from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.data import Bounds
-from falconcal.entrance import find_entrance
 from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
 from falconcal.training import Objective, Step, run_steps
-from falconcal.training.preparing import laid_out, lay_out_weights
+from falconcal.training.context import to_channels_last, weights_to_channels_last
 
 IMAGES, SCIPY_IMAGES, AFFINE_ROUNDS = 10_000, 100, 3
 
@@ -123,20 +123,20 @@ def step_of(
     model: nn.Module, objectives: list[Objective], batch: torch.Tensor
 ) -> Callable[[], object]:
     """Return a function that takes one training step of a method, as the loop does."""
-    lay_out_weights(model)
+    weights_to_channels_last(model)
     fabric = Fabric(accelerator="cpu", devices=1)
     optimizers = [objective.optimizer(list(model.parameters())) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
     wrapped.train()
-    inputs = laid_out(batch)
+    inputs = to_channels_last(batch)
     labels, random = torch.randint(10, (len(inputs),)), torch.Generator().manual_seed(0)
-    entrance = find_entrance(model, inputs)
+    perturbation_point = find_perturbation_point(model, inputs)
     bounds = Bounds(0.0, 1.0) if inputs.is_floating_point() else None
 
     def step() -> None:
         batch = Step(
             wrapped, inputs.detach(), labels, 2, 10, random, bounds=bounds, bare=model,
-            entrance=entrance,
+            perturbation_point=perturbation_point,
         )  # fmt: skip
         run_steps(fabric, [batch], objectives, stepped)
 

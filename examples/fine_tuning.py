@@ -26,7 +26,7 @@ def show(name: str, network: nn.Module) -> None:
     )
 
 
-network = falconcal.L2Dropout(epochs=epochs).fit(falconcal.LeNet(), train, validation)
+network = falconcal.L2Dropout(epochs=epochs).fit(falconcal.models.LeNet(), train, validation)
 show("as it was", network)
 falcon = falconcal.Falcon(
     epochs=3, learning_rate=1e-4, entropy_weight=0.5, calibration_learning_rate=0.01

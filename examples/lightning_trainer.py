@@ -10,7 +10,7 @@ import lightning
 from torch.utils.data import DataLoader, TensorDataset
 
 import falconcal
-from falconcal.lightning import FalconModule
+from falconcal.integrations.lightning import FalconModule
 
 digits = falconcal.load_dataset("digits")
 epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
@@ -20,7 +20,7 @@ loader = DataLoader(
 falcon = falconcal.Falcon(
     epochs=epochs, bounds=digits.bounds, entropy_weight=0.5, calibration_learning_rate=0.01
 )
-network = falconcal.LeNet()
+network = falconcal.models.LeNet()
 before = falconcal.predict(network, digits.test)
 trainer = lightning.Trainer(
     max_epochs=epochs,

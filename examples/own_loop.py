@@ -13,7 +13,7 @@ digits = falconcal.load_dataset("digits")
 epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 
 torch.manual_seed(0)
-network = falconcal.LeNet()
+network = falconcal.models.LeNet()
 optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
 falcon = falconcal.Falcon(

@@ -13,7 +13,7 @@ import falconcal
 def main() -> None:
     digits = falconcal.load_dataset("digits")
     epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    network = falconcal.LeNet()
+    network = falconcal.models.LeNet()
     before = falconcal.predict(network, digits.test)
     falcon = falconcal.Falcon(
         epochs=epochs,

@@ -37,7 +37,7 @@ def described(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no table."""
     return UsageError(f"unknown {kind} {name!r}. {did_you_mean(name, known)}")
 
@@ -45,3 +45,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 def readable(text: str) -> str:
     """Return text that any terminal and any file can hold: what cannot be printed as its code."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+class CalibrationWarning(UserWarning):
+    """Validation data that does not settle a calibration."""
+
+
+class CollapseWarning(UserWarning):
+    """Training ended with a model that knows nothing."""

@@ -134,7 +134,7 @@ class Browser:
                 return dict(answer["result"])
             self._tell(answer)
 
-    def hear(self, session: str, hearer: Callable[[Message], None]) -> None:
+    def on_event(self, session: str, hearer: Callable[[Message], None]) -> None:
         self._hearers[session] = hearer
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Page:
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         attached = browser.call("Target.attachToTarget", targetId=target, flatten=True)
         self._target, self._session = target, attached["sessionId"]
-        browser.hear(self._session, self._hear)
+        browser.on_event(self._session, self._hear)
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 

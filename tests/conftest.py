@@ -10,7 +10,7 @@ from hypothesis import settings
 from torch import nn
 
 from falconcal.data import Bounds, Dataset, Examples
-from falconcal.data.examples import Modality
+from falconcal.data.dataset import Modality
 from tests.chromium import NOTE
 from tests.watched import COUNTS
 

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from falconcal.data import Examples
 from falconcal.errors import UserError
-from falconcal.evaluation import score
+from falconcal.evaluation.under_shift import score_under_shift
 from falconcal.methods import L2Dropout
-from falconcal.predictions import Predictions, predict
+from falconcal.metrics.predictions import Predictions
+from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS
 from falconcal.training import History
 from tests.conftest import small_network
@@ -30,7 +31,7 @@ SIZES = {"many": (30, 4), "one_batch": (30, 500), "fewer_than_processes": (2, 1)
 def scored(examples: int, batch_size: int) -> Tensor:
     """Return the table of scores as numbers, rows in their order: (rows, columns)."""
     data = load_stripes().test.first(examples)
-    table = score(small_network(), data, SHIFTED, batch_size=batch_size)
+    table = score_under_shift(small_network(), data, SHIFTED, batch_size=batch_size)
     return torch.from_numpy(table.drop("shift").to_numpy())
 
 
@@ -91,7 +92,9 @@ def _write_down(folder: Path) -> None:
         tensors |= {f"{name}/log_probs": found.log_probs, f"{name}/labels": found.labels}
     test = load_stripes().test
     data = test.first(len(test))
-    own = predict(small_network(), data.first(4 + rank), alone=True)  # sizes differ, none waits
+    own = predict(
+        small_network(), data.first(4 + rank), single_process=True
+    )  # sizes differ, none waits
     tensors["alone"] = own.labels
     tensors |= {f"trained/{name}": value for name, value in _trained_until_no_better().items()}
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / str(rank))
@@ -103,7 +106,7 @@ def _write_down(folder: Path) -> None:
 
 def _score_refusal(data: Examples) -> str:
     try:
-        score(small_network(), data, SHIFTED)
+        score_under_shift(small_network(), data, SHIFTED)
     except UserError as error:
         return str(error)
     return ""

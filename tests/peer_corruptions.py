@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy
 from PIL import Image
 
-from falconcal.shifts.corruptions.parameters import Rows, parameters
+from falconcal.shifts.corruptions.parameters import SeverityTable, parameters
 
 Peer = Callable[[numpy.ndarray, int], numpy.ndarray]  # (H, W, 3) bytes, severity -> the same
 
@@ -35,7 +35,7 @@ def peer(module: types.ModuleType, name: str, size: int) -> Peer:
     return corrupted
 
 
-def _with_rows(module: types.ModuleType, name: str, rows: Rows) -> Callable[..., object]:
+def _with_rows(module: types.ModuleType, name: str, rows: SeverityTable) -> Callable[..., object]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(module, name))))
     values = [_as_written(name, row) for row in rows]
     replaced = _Rows(ast.parse(repr(values), mode="eval").body)

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from falconcal.studies import Study, store
-from falconcal.studies.crew import choose_crew
 from falconcal.studies.events import Event
+from falconcal.studies.executors.local_workers import local_executor
 from falconcal.studies.runner import run_study
 from tests.stripes import read_own
 
@@ -25,7 +25,7 @@ def say(event: Event) -> None:
 
 def main() -> None:
     folder, workers, seeds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    failed = run_study(killable(seeds), folder, say, make_crew=choose_crew(workers, threads=1))
+    failed = run_study(killable(seeds), folder, say, make_crew=local_executor(workers, threads=1))
     assert not failed, failed
 
 

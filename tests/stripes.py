@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.settings import settings
 from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
+from falconcal.inference.model_file import load
 from falconcal.methods import L2Dropout
-from falconcal.saving import load
-from falconcal.settings import settings
 from falconcal.shifts import Shift
 from falconcal.studies.study import read_study, read_study_file
 from tests.conftest import CLASSES, small_network, stripes
@@ -87,11 +87,11 @@ class Scaling:
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         fitted = model if self.base is None else self.base.fit(model, train, validation)
-        wrapped = self.structure(fitted)
+        wrapped = self.build(fitted)
         wrapped.scale.fill_(self.factor)
         return wrapped.eval()
 
-    def structure(self, model: nn.Module) -> Scaled:
+    def build(self, model: nn.Module) -> Scaled:
         return Scaled(model)
 
 

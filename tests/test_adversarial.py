@@ -8,13 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from falconcal.core.perturbation_point import input_gradient
 from falconcal.data import Bounds, Dataset
-from falconcal.entrance import input_gradient
 from falconcal.errors import UserError
-from falconcal.evaluation import score
-from falconcal.predictions import predict
+from falconcal.evaluation.under_shift import score_under_shift
+from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS
-from falconcal.shifts.adversarial import EPSILONS, fgsm
+from falconcal.shifts.fgsm import EPSILONS, fgsm
 from tests.conftest import small_network, stripes
 
 
@@ -50,7 +50,7 @@ def test_the_model_is_left_as_it_was() -> None:
 
 def test_fgsm_as_a_shift_follows_the_evaluated_model(tiny: Dataset) -> None:
     data, shift = tiny.test, SHIFTS["fgsm"]
-    scores = score(small_network(), data, [shift, SHIFTS["contrast"] | shift])
+    scores = score_under_shift(small_network(), data, [shift, SHIFTS["contrast"] | shift])
     model = small_network()
     for level, epsilon in enumerate(EPSILONS[1:], start=1):
         attacked = fgsm(model, data.inputs, data.labels, epsilon, data.bounds)

@@ -8,7 +8,7 @@ import scipy.ndimage
 import torch
 
 from falconcal.data import load_dataset
-from falconcal.data.augmentation import turned_moved_flipped, warped
+from falconcal.data.augmentation import rotate_translate_flip, warped
 from tests.made_data import write_cifar10
 
 NONE, ONE = torch.zeros(1), torch.ones(1)
@@ -43,11 +43,11 @@ def test_turns_are_scipys() -> None:
 
 def test_strengths_are_the_papers() -> None:
     ramp = torch.linspace(0, 1, 101).expand(400, 1, 101, 101)  # brighter to the right
-    centre = turned_moved_flipped(ramp, torch.Generator().manual_seed(0))[:, 0, 50, 50]
+    centre = rotate_translate_flip(ramp, torch.Generator().manual_seed(0))[:, 0, 50, 50]
     moved = (centre - 0.5) * 100 / 101  # as a share of the width
     assert 0.09 < moved.abs().max() < 0.1001
     assert abs(float(moved.mean())) < 0.01
-    across = turned_moved_flipped(ramp, torch.Generator().manual_seed(0))
+    across = rotate_translate_flip(ramp, torch.Generator().manual_seed(0))
     slope = across[:, 0, 50, 55] - across[:, 0, 50, 45]
     assert 0.4 < float((slope < 0).float().mean()) < 0.6  # mirrored
     assert float(slope.abs().min()) > 0.1 * math.cos(math.radians(15.1))

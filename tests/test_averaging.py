@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from falconcal import Falcon, History, L2Dropout
+from falconcal.core.module_state import flush_denormals
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.modes import quick_zeros
-from falconcal.selection import judge
 from falconcal.training.averaging import Average
+from falconcal.training.selection import validation_criterion
 from tests.conftest import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -76,7 +76,7 @@ def test_the_mean_is_what_is_judged(tiny: Dataset) -> None:
     judged = {record.epoch: record.validation["criterion"] for record in history}
     kept = history[-1].kept
     assert kept is not None
-    found = judge(model, validation, tiny.bounds)
+    found = validation_criterion(model, validation, tiny.bounds)
     assert found.criterion == pytest.approx(judged[kept])
 
 
@@ -89,9 +89,9 @@ def test_a_decay_that_means_nothing_is_refused(decay: float) -> None:
 def test_denormal_values_are_zero_inside_and_themselves_after() -> None:
     small = torch.full((1,), 1e-40)
     assert (small * 1).item() > 0
-    with quick_zeros():
+    with flush_denormals():
         assert (small * 1).item() == 0
-        with quick_zeros():
+        with flush_denormals():
             pass
         assert (small * 1).item() == 0
     assert (small * 1).item() > 0

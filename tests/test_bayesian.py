@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from falconcal.bayesian import (
-    Bayesian,
+from falconcal.errors import UserError
+from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
+from falconcal.models.bayesian import (
+    BayesianLayer,
     Flipout,
     MNFConv2d,
     MNFLinear,
-    converted,
     divergence,
-    with_last_layer,
+    to_bayesian,
+    with_bayesian_last_layer,
 )
-from falconcal.bayesian.flows import Flows, MaskedFlow
-from falconcal.bayesian.mnf import MultiplicativeFlow
-from falconcal.errors import UserError
-from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
+from falconcal.models.bayesian.flows import Flows, MaskedFlow
+from falconcal.models.bayesian.mnf_layers import MultiplicativeFlow
 
 FLIPOUT = {nn.Linear: Flipout, nn.Conv2d: Flipout}
 MNF = {nn.Linear: MNFLinear, nn.Conv2d: MNFConv2d}
@@ -34,7 +34,7 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"kernel_size": (3, 1), "padding": "same", "bias": False},
     {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
 ]
-FORMS: dict[str, Callable[[], Bayesian]] = {
+FORMS: dict[str, Callable[[], BayesianLayer]] = {
     "flipout linear": lambda: Flipout(nn.Linear(5, 3)),
     "flipout conv": lambda: Flipout(nn.Conv2d(4, 6, 3, padding=1, groups=2)),
     "mnf linear": lambda: MNFLinear(nn.Linear(5, 3)),
@@ -43,17 +43,17 @@ FORMS: dict[str, Callable[[], Bayesian]] = {
 }
 
 
-def inputs_of(layer: Bayesian, count: int = 7) -> Tensor:
+def inputs_of(layer: BayesianLayer, count: int = 7) -> Tensor:
     return torch.randn(count, *((5,) if isinstance(layer.mean, nn.Linear) else (4, 5, 5)))
 
 
-def with_deviation(layer: Bayesian, deviation: float) -> Bayesian:
+def with_deviation(layer: BayesianLayer, deviation: float) -> BayesianLayer:
     with torch.no_grad():
         layer.rho.fill_(math.log(math.expm1(deviation)))
     return layer
 
 
-def drawn(layer: Bayesian, inputs: Tensor, count: int) -> Tensor:
+def drawn(layer: BayesianLayer, inputs: Tensor, count: int) -> Tensor:
     """Return the outputs of many passes in training mode: (count, N, ...)."""
     with torch.no_grad():
         return torch.stack([layer(inputs) for _ in range(count)])
@@ -144,7 +144,7 @@ def test_flipout_decorrelates_examples_and_so_lowers_the_variance_of_gradients()
     flipped = gradient_variance(lambda: layer(inputs))
     seeds = itertools.count()
     shared = gradient_variance(
-        lambda: functional.linear(inputs, *next(layer.networks([next(seeds)])))
+        lambda: functional.linear(inputs, *next(layer.draw_weights([next(seeds)])))
     )
     assert flipped < shared / 10
     outputs = drawn(layer, inputs, 400)  # (400, 64, 3)
@@ -338,9 +338,9 @@ def test_black_images_and_no_bias_leave_a_gradient() -> None:
 @pytest.mark.parametrize("network", [LeNet(dropout=0.0), VGG(plan=(8, 0), dense=(16,))])
 def test_every_dense_and_convolution_layer_is_converted(forms: Any, network: nn.Module) -> None:
     before = copy.deepcopy(network.state_dict())
-    model = converted(network, forms)
+    model = to_bayesian(network, forms)
     plain = [layer for layer in network.modules() if type(layer) in forms]
-    layers = [layer for layer in model.modules() if isinstance(layer, Bayesian)]
+    layers = [layer for layer in model.modules() if isinstance(layer, BayesianLayer)]
     assert [type(layer.mean) for layer in layers] == [type(layer) for layer in plain]
     for layer, old in zip(layers, plain, strict=True):
         assert torch.equal(layer.mean.weight, old.weight)  # type: ignore[arg-type]
@@ -354,9 +354,9 @@ def test_every_dense_and_convolution_layer_is_converted(forms: Any, network: nn.
 
 def test_a_layer_in_two_places_stays_one() -> None:
     inner = nn.Linear(4, 4)
-    model = converted(nn.Sequential(inner, nn.Sequential(inner, nn.Linear(4, 2))), FLIPOUT)
+    model = to_bayesian(nn.Sequential(inner, nn.Sequential(inner, nn.Linear(4, 2))), FLIPOUT)
     assert model.get_submodule("0") is model.get_submodule("1.0")
-    assert isinstance(converted(inner, FLIPOUT), Flipout)
+    assert isinstance(to_bayesian(inner, FLIPOUT), Flipout)
 
 
 @pytest.mark.parametrize(
@@ -367,33 +367,35 @@ def test_a_layer_in_two_places_stays_one() -> None:
         (TokenTransformer(3, 20, 5), "Embedding at 'words'"),
         (nn.Sequential(nn.Conv1d(2, 3, 3)), "Conv1d at '0'"),
         (nn.TransformerEncoderLayer(8, 2), "MultiheadAttention at 'self_attn'"),
-        (converted(nn.Linear(2, 2), FLIPOUT), "Flipout at 'the top'"),
+        (to_bayesian(nn.Linear(2, 2), FLIPOUT), "Flipout at 'the top'"),
     ],
 )
 def test_layers_without_a_bayesian_form_are_refused(network: nn.Module, layer: str) -> None:
     with pytest.raises(UserError, match=f"got {layer}: use last_layer_svi"):
-        converted(network, FLIPOUT)
+        to_bayesian(network, FLIPOUT)
 
 
 def test_a_model_without_layers_is_refused() -> None:
     with pytest.raises(UserError, match=r"nn\.Linear and nn\.Conv2d layers .* found none"):
-        converted(nn.Flatten(), FLIPOUT)
+        to_bayesian(nn.Flatten(), FLIPOUT)
     with pytest.raises(UserError, match=r"last layer is an nn\.Linear, found none"):
-        with_last_layer(nn.LSTM(2, 3), FLIPOUT)
+        with_bayesian_last_layer(nn.LSTM(2, 3), FLIPOUT)
 
 
 @pytest.mark.parametrize("network", [PixelRecurrent(), TokenTransformer(3, 20, 5), LeNet()])
 def test_the_last_layer_alone_is_converted(network: nn.Module) -> None:
-    model = with_last_layer(network, FLIPOUT)
-    found = {name for name, layer in model.named_modules() if isinstance(layer, Bayesian)}
+    model = with_bayesian_last_layer(network, FLIPOUT)
+    found = {name for name, layer in model.named_modules() if isinstance(layer, BayesianLayer)}
     assert found == {"classifier.6" if isinstance(network, LeNet) else "classifier"}
 
 
 def test_the_last_layer_can_be_named() -> None:
     network = nn.ModuleDict({"head": nn.Linear(4, 2), "body": nn.Linear(3, 4)})
-    assert isinstance(with_last_layer(network, FLIPOUT, "head").get_submodule("head"), Flipout)
+    assert isinstance(
+        with_bayesian_last_layer(network, FLIPOUT, "head").get_submodule("head"), Flipout
+    )
     with pytest.raises(UserError, match=r"name of an nn\.Linear, \['head', 'body'\], got 'neck'"):
-        with_last_layer(network, FLIPOUT, "neck")
+        with_bayesian_last_layer(network, FLIPOUT, "neck")
 
 
 def test_flows_are_as_wide_as_what_flows_where_layers_give_half() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from falconcal.assessment import assess
-from falconcal.predictions import Predictions
-from falconcal.report import evidence, write_report
-from falconcal.report.score import write_score_page
+from falconcal.evaluation.assessment import assess
+from falconcal.metrics.predictions import Predictions
+from falconcal.report import study_evidence, write_report
+from falconcal.report.pages.score_page import write_score_page
 from tests import chromium as chromium_module
 from tests.chromium import Browser, Page, chromium, every, find_chromium
 from tests.test_report import MICRO, make_study
@@ -49,8 +49,8 @@ def report(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert browser  # where there is none, nothing is written either
     with pytest.MonkeyPatch.context() as patch:
         # intervals are tested elsewhere
-        patch.setattr(evidence, "LEAST_RESAMPLES", 50)
-        patch.setattr(evidence, "RESAMPLES_A_PAIR", 0)
+        patch.setattr(study_evidence, "LEAST_RESAMPLES", 50)
+        patch.setattr(study_evidence, "RESAMPLES_A_PAIR", 0)
         patch.setitem(MICRO, SLY, {"rotation": 0.5, "noise": 0.5, "zoom": 0.5, "contrast": 0.5})
         study = make_study(tmp_path_factory.mktemp("browser") / "digits", title=TITLE)
         for method, seconds in SECONDS.items():

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from falconcal import Falcon, History, L2Dropout, checkpointing
 from falconcal.data import Batches, Dataset
 from falconcal.errors import UserError
-from falconcal.training import EpochRecord, watching
+from falconcal.training import EpochRecord, on_epoch
 from tests.conftest import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -122,7 +122,7 @@ def test_a_complete_training_is_not_trained_again(tiny: Dataset, tmp_path: Path)
     with checkpointing(tmp_path):
         first = fit(tiny.train.batches(), tiny).state_dict()
     seen: list[EpochRecord] = []
-    with checkpointing(tmp_path), watching(seen.append):
+    with checkpointing(tmp_path), on_epoch(seen.append):
         second = fit(tiny.train.batches(), tiny).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert len(seen) == 5

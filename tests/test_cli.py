@@ -11,7 +11,7 @@ import polars
 import pytest
 
 import falconcal
-from falconcal.catalogue import CATALOGUE
+from falconcal.cli.catalogue_tables import CATALOGUE
 from tests.stripes import TRUST
 
 COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]

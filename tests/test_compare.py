@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from falconcal.cli import app
 from falconcal.errors import UsageError, UserError
 from falconcal.report import write_report
-from falconcal.report.compare import folder_labels, load_comparison
-from falconcal.report.evidence import gather_evidence
-from falconcal.report.summary import make_summary
+from falconcal.report.comparison import folder_labels, load_comparison
+from falconcal.report.study_evidence import gather_evidence
+from falconcal.report.tables.summary import make_summary
 from tests.test_report import CHOSEN_ON, SEEDS, TESTED, make_study
 from tests.test_studies import everything
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from falconcal.errors import UserError
 from falconcal.shifts import SHIFTS, Shift, corruption_shifts
 from falconcal.shifts.corruptions import CORRUPTIONS
-from falconcal.shifts.corruptions.blur import defocus_blur, magnified, moved, shuffle
+from falconcal.shifts.corruptions.blur import defocus_blur, magnified, motion_blurred, shuffle
 from falconcal.shifts.corruptions.digital import affine_points, exact_mean, resampled
 from falconcal.shifts.corruptions.edges import distance
 from falconcal.shifts.corruptions.frost import TEXTURES, texture
@@ -30,7 +30,7 @@ from falconcal.shifts.corruptions.parameters import LARGE, SMALL, parameters
 from falconcal.shifts.corruptions.plasma import plasma
 from falconcal.shifts.corruptions.smoothing import gaussian, smoothing_matrix
 from falconcal.shifts.corruptions.spatter import equalised
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 # by their published parameters not further from the clean image at every next severity
 NOT_MONOTONE = {
@@ -73,8 +73,8 @@ def natural(size: int, count: int) -> Tensor:
     return torch.stack(squares)
 
 
-def noise(count: int = 1, seed: int = 0) -> Noise:
-    return Noise("some", seed, 1, torch.arange(count))
+def noise(count: int = 1, seed: int = 0) -> KeyedNoise:
+    return KeyedNoise("some", seed, 1, torch.arange(count))
 
 
 def to_bytes(image: Tensor) -> Image.Image:
@@ -257,7 +257,7 @@ def test_glass_takes_pixels_as_a_loop_over_them_does(reach: int) -> None:
 def test_motion_moves_a_point_along_its_angle(angle: float) -> None:
     point = torch.zeros(1, 1, 61, 61)
     point[0, 0, 30, 30] = 1
-    blurred = moved(point, torch.tensor([angle]), 10, 3.0)[0, 0]
+    blurred = motion_blurred(point, torch.tensor([angle]), 10, 3.0)[0, 0]
     weights = numpy.exp(-(numpy.arange(21) ** 2) / 18)
     expected = numpy.zeros((61, 61))
     for step, weight in enumerate(weights / weights.sum()):

@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from falconcal.data import DATASETS, Bounds, Examples, Texts, check_dataset, load_dataset, load_test
-from falconcal.data.digits import split
-from falconcal.data.examples import mixed_seed
+from falconcal.core.randomness import combined_seed
+from falconcal.core.trust import NOBODY
+from falconcal.data import (
+    DATASETS,
+    Bounds,
+    Examples,
+    Texts,
+    check_dataset,
+    load_dataset,
+    load_test,
+)
+from falconcal.data.sets.digits import split
 from falconcal.errors import UserError
-from falconcal.trust import NOBODY
 from tests.conftest import stripes
 from tests.made_data import MADE
 
@@ -83,8 +91,8 @@ def test_seeds_are_mixed_so_that_each_place_counts() -> None:
     """Seed 0 in epoch 1 is not seed 1 in epoch 0, and so for three numbers."""
     for places in (2, 3):
         keys = list(product(range(6), repeat=places))
-        assert len({mixed_seed(*key) for key in keys}) == len(keys)
-    assert 0 <= mixed_seed(2**63, 2**40, 7) < 2**63
+        assert len({combined_seed(*key) for key in keys}) == len(keys)
+    assert 0 <= combined_seed(2**63, 2**40, 7) < 2**63
 
 
 def test_the_order_of_an_epoch_is_not_that_of_another_seed() -> None:
@@ -133,7 +141,7 @@ def test_a_dataset_from_outside_comes_by_its_import_path() -> None:
     with pytest.raises(UserError, match=r"package\.module:Name"):
         load_dataset("tests.stripes:nothing")
     with pytest.raises(UserError, match="goes by the names of its tables"):
-        load_dataset("falconcal.data.digits:load")
+        load_dataset("falconcal.data.sets.digits:load")
 
 
 def test_tokens_and_their_texts_travel_with_the_examples() -> None:

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from falconcal.cli import app
-from falconcal.data import load_dataset, load_test, sources
-from falconcal.data.fetching import Remote, fetch, offline
-from falconcal.data.places import cache_folder
-from falconcal.data.sources import SOURCES, Source
+from falconcal.data import data_files, load_dataset, load_test
+from falconcal.data.data_files import SOURCES, DataFile
+from falconcal.data.fetching import RemoteFile, fetch, offline
+from falconcal.data.locations import cache_folder
 from falconcal.errors import UserError
 from tests.made_data import write_archive, write_cifar10, write_mnist
 
@@ -88,9 +88,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     started.http.server_close()
 
 
-def remote(server: Server, *folders: str, content: bytes = CONTENT) -> Remote:
+def remote(server: Server, *folders: str, content: bytes = CONTENT) -> RemoteFile:
     urls = tuple(f"{server.root}/{folder}/file.bin" for folder in folders)
-    return Remote(urls, f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
+    return RemoteFile(urls, f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
 
 
 def test_the_right_file_arrives_and_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
@@ -155,23 +155,23 @@ def test_offline_means_offline(
     assert server.asked == []
 
 
-def served(server: Server, source: Source, file: Path) -> Source:
+def served(server: Server, source: DataFile, file: Path) -> DataFile:
     """Return a source whose file the server has."""
     name = source.names[0]
     data = file.read_bytes()
     server.files[name] = data
     checksum = f"md5:{hashlib.md5(data).hexdigest()}"
     urls = (f"{server.root}/gone/{name}", f"{server.root}/good/{name}")
-    return replace(source, remote=Remote(urls, checksum, len(data)), content=None)
+    return replace(source, remote=RemoteFile(urls, checksum, len(data)), content=None)
 
 
 def test_mnist_is_downloaded_when_it_lies_nowhere_and_found_afterwards(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from falconcal.data import mnist
+    from falconcal.data.sets import mnist
 
     write_mnist(tmp_path / "far")
-    there = [served(server, one, tmp_path / "far" / one.names[0]) for one in sources.MNIST]
+    there = [served(server, one, tmp_path / "far" / one.names[0]) for one in data_files.MNIST]
     monkeypatch.setattr(mnist, "MNIST", there)
     assert len(load_dataset("mnist").validation) == 5000
     assert sorted(path.name for path in (cache_folder() / "mnist").iterdir()) == sorted(
@@ -187,7 +187,7 @@ def test_mnist_is_downloaded_when_it_lies_nowhere_and_found_afterwards(
 def test_cifar_is_read_out_of_the_downloaded_archive_and_nothing_is_unpacked(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from falconcal.data import cifar10
+    from falconcal.data.sets import cifar10
 
     write_cifar10(tmp_path / "far")
     members = {
@@ -196,7 +196,7 @@ def test_cifar_is_read_out_of_the_downloaded_archive_and_nothing_is_unpacked(
     }
     archive = tmp_path / "packed" / "cifar-10-binary.tar.gz"
     write_archive(archive, {**members, "../../outside.bin": b"evil", "/outside.bin": b"evil"})
-    monkeypatch.setattr(cifar10, "CIFAR10", served(server, sources.CIFAR10, archive))
+    monkeypatch.setattr(cifar10, "CIFAR10", served(server, data_files.CIFAR10, archive))
     assert len(load_dataset("cifar10").train) == 50
     found = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert "outside.bin" not in found
@@ -213,7 +213,7 @@ def test_the_command_lists_fetches_and_verifies(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path / "far")
-    there = tuple(served(server, one, tmp_path / "far" / one.names[0]) for one in sources.MNIST)
+    there = tuple(served(server, one, tmp_path / "far" / one.names[0]) for one in data_files.MNIST)
     monkeypatch.setitem(SOURCES, "mnist", there)
     code, text = run("list")
     assert code == 0
@@ -244,7 +244,7 @@ def test_the_command_stays_offline_when_told(
 def test_real_files_are_recognised_however_they_are_packed(
     real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from falconcal.data.holdings import verify_dataset
+    from falconcal.data.inventory import verify_dataset
 
     monkeypatch.setenv("FALCONCAL_DATA", str(real_data))
     assert [verdict for _, verdict in verify_dataset("mnist")] == ["as published"] * 4

@@ -133,7 +133,7 @@ def test_cifar_reads_the_same_from_every_layout(tmp_path: Path) -> None:
 def test_cifar_is_decoded_once_and_again_when_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from falconcal.data import cifar10
+    from falconcal.data.sets import cifar10
 
     monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path / "cache"))
     write_cifar10(tmp_path / "data")

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from falconcal.data import Examples, Images, load_dataset, load_test
-from falconcal.data.streamed import StreamedImages
+from falconcal.data.streamed_images import StreamedImages
 from falconcal.errors import UserError
-from falconcal.evaluation import evaluate
+from falconcal.evaluation.under_shift import evaluate
 from falconcal.models import make_model
 from falconcal.shifts import SHIFTS
 from falconcal.studies.study import read_study

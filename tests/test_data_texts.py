@@ -10,10 +10,15 @@ import pytest
 import torch
 
 from falconcal.data import load_dataset
-from falconcal.data.newsgroups import shuffled
-from falconcal.data.words import Encoder, most_frequent, read_vectors, split_words
+from falconcal.data.sets.newsgroups import shuffled
+from falconcal.data.vocabulary import Encoder, most_frequent, read_vectors, split_words
 from falconcal.errors import UserError
-from tests.made_data import newsgroup_members, newsgroup_text, write_archive, write_newsgroups
+from tests.made_data import (
+    newsgroup_members,
+    newsgroup_text,
+    write_archive,
+    write_newsgroups,
+)
 
 
 def test_words_are_lower_case_without_the_papers_characters() -> None:
@@ -87,7 +92,7 @@ def test_newsgroups_follow_the_recipe(tmp_path: Path) -> None:
 
 
 def test_newsgroups_are_tokenised_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from falconcal.data import newsgroups
+    from falconcal.data.sets import newsgroups
 
     settings = write_newsgroups(tmp_path)
     first = load_dataset("newsgroups", **settings)
@@ -141,7 +146,7 @@ ORDER_CHECKSUM = "9bfa7ce3742459c757dd0f977875cd51febdb6ac0a95fd2ea48bd7ce16b487
 
 
 def test_the_real_newsgroups_are_split_as_in_the_paper(real_data: Path) -> None:
-    from falconcal.data.newsgroups import read_documents
+    from falconcal.data.sets.newsgroups import read_documents
 
     documents = read_documents(real_data / "20news" / "20news-bydate.tar.gz")
     labels = documents["train"].labels

@@ -7,23 +7,24 @@ import torch
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.assessment import assess
+from falconcal.core.method import Method, build_untrained
+from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.data import Bounds, Examples
-from falconcal.entrance import find_entrance
-from falconcal.evaluation import evaluate
+from falconcal.evaluation.assessment import assess
+from falconcal.evaluation.under_shift import evaluate
 from falconcal.evidence import interval
-from falconcal.method import Method, structure_of
 from falconcal.methods import METHODS, Falcon
-from falconcal.methods.directions import DIRECTIONS, Direction
 from falconcal.methods.falcon import calibration_terms
-from falconcal.methods.variational import Variational
+from falconcal.methods.falcon_directions import DIRECTIONS, Direction
+from falconcal.methods.variational import VariationalMethod
 from falconcal.metrics import METRICS
+from falconcal.metrics.predictions import Predictions
 from falconcal.models import MLP
-from falconcal.predictions import Predictions, predict
-from falconcal.recalibration import Recalibration
+from falconcal.models.predict import predict
+from falconcal.recalibration import Calibrator
 from falconcal.shifts import SHIFTS
-from falconcal.shifts.adversarial import fgsm
-from falconcal.shifts.signal import signal_shifts
+from falconcal.shifts.fgsm import fgsm
+from falconcal.shifts.sensor_faults import sensor_shifts
 from falconcal.training import Objective, Step
 from tests.conftest import stripes
 from tests.pretend import DEVICE, moved, pretending
@@ -31,7 +32,7 @@ from tests.pretend import DEVICE, moved, pretending
 CPU = torch.device("cpu")
 BOUNDS = Bounds(0.0, 1.0)
 OTHERS = ["pretended", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Recalibration)]
+CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Calibrator)]
 STEPPED = [
     name
     for name, method in METHODS.items()
@@ -93,7 +94,7 @@ def test_intervals_and_the_whole_assessment(other: torch.device) -> None:
 def test_calibrators(name: str, other: torch.device) -> None:
     def calibrated(device: torch.device) -> Tensor:
         method = METHODS[name]()
-        assert isinstance(method, Recalibration)
+        assert isinstance(method, Calibrator)
         calibration = _on(method.fit_predictions(predictions(device)), device)
         found: Tensor = calibration(predictions(device).log_probs)
         return found
@@ -108,7 +109,7 @@ def test_shifts(name: str, other: torch.device) -> None:
         inputs = stripes(3).inputs
         if name.startswith("word_"):
             inputs = torch.arange(1, 61).reshape(3, 20)  # tokens
-        elif name in signal_shifts():
+        elif name in sensor_shifts():
             inputs = inputs.flatten(1)
         elif name.startswith("corrupt_"):
             inputs = nn.functional.pad(inputs.expand(-1, 3, -1, -1), (2, 2, 2, 2))
@@ -137,16 +138,24 @@ def make_step(kind: str, device: torch.device, method: Method | None = None) -> 
     """Return a batch of numbers or of tokens with its model, as a method sees them."""
     torch.manual_seed(0)
     network = Words() if kind == "tokens" else MLP(3, 7, (8,))
-    layers = structure_of(method, network) if isinstance(method, Variational) else network
+    layers = build_untrained(method, network) if isinstance(method, VariationalMethod) else network
     model = _on(layers, device).train()
     generator = torch.Generator().manual_seed(0)
     rows, tokens = torch.rand(6, 7), torch.randint(9, (6, 5))
     inputs = (tokens if kind == "tokens" else rows).to(device)
     bounds = None if kind == "tokens" else BOUNDS
     labels = (torch.arange(6) % 3).to(device)
-    entrance = find_entrance(model, inputs)
+    perturbation_point = find_perturbation_point(model, inputs)
     return Step(
-        model, inputs, labels, 1, 2, generator, bounds=bounds, bare=model, entrance=entrance
+        model,
+        inputs,
+        labels,
+        1,
+        2,
+        generator,
+        bounds=bounds,
+        bare=model,
+        perturbation_point=perturbation_point,
     )
 
 
@@ -159,7 +168,9 @@ def gradient(step: Step, terms: dict[str, Tensor]) -> Tensor:
 
 
 BATCHES = [(name, "rows") for name in STEPPED if name != "mnf"]  # its autocast knows real devices
-BATCHES += [(name, "tokens") for name in STEPPED if not isinstance(METHODS[name](), Variational)]
+BATCHES += [
+    (name, "tokens") for name in STEPPED if not isinstance(METHODS[name](), VariationalMethod)
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), BATCHES)
@@ -173,7 +184,7 @@ def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> Non
 
 
 def objectives_of(method: Method) -> list[Objective]:
-    if isinstance(method, Variational):
+    if isinstance(method, VariationalMethod):
         return method.objectives(examples=6)
     found: list[Objective] = method.objectives()  # type: ignore[attr-defined]
     return found

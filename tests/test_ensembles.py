@@ -13,7 +13,6 @@ from falconcal import (
     Adversarial,
     Ensemble,
     Falcon,
-    FalconEnsemble,
     History,
     L2Dropout,
     MCDropout,
@@ -22,13 +21,13 @@ from falconcal import (
 )
 from falconcal.data import Batches, Bounds, Dataset
 from falconcal.errors import UserError
-from falconcal.methods import make_method
+from falconcal.methods import FalconEnsemble, make_method
 from falconcal.methods.adversarial import adversarial_terms
-from falconcal.methods.ensemble import Mixture, fresh_copy, member_seed, reordered
-from falconcal.methods.mc_dropout import drops_out
+from falconcal.methods.ensemble import EnsembleModel, fresh_copy, member_seed, reordered
+from falconcal.methods.mc_dropout import has_active_dropout
 from falconcal.models import MODELS, LeNet, PixelRecurrent, TokenTransformer, make_model
-from falconcal.predictions import predict
-from falconcal.training import Step, watching
+from falconcal.models.predict import predict
+from falconcal.training import Step, on_epoch
 from tests.conftest import data_for, small_network
 
 pytestmark = [
@@ -54,7 +53,7 @@ def test_a_mixture_averages_probabilities(tiny: Dataset) -> None:
     members = [small_network(seed=seed).eval() for seed in range(3)]
     with torch.no_grad():
         expected = sum(member(tiny.test.inputs).softmax(1) for member in members) / 3
-        torch.testing.assert_close(Mixture(members)(tiny.test.inputs).exp(), expected)
+        torch.testing.assert_close(EnsembleModel(members)(tiny.test.inputs).exp(), expected)
 
 
 def test_members_start_apart_and_from_other_weights_than_given(tiny: Dataset) -> None:
@@ -232,7 +231,7 @@ def test_ensembles_and_temperatures_go_into_each_other(tiny: Dataset) -> None:
 def test_members_that_draw_draw_the_same_once_loaded(tiny: Dataset) -> None:
     method = Ensemble(base=MCDropout(epochs=1, samples=3), size=2)
     trained = fit(method, tiny)
-    loaded = method.structure(small_network(seed=5))
+    loaded = method.build(small_network(seed=5))
     loaded.load_state_dict(trained.state_dict())
     assert torch.equal(predict(trained, tiny.test).probs, predict(loaded, tiny.test).probs)
     assert len({member.seed for member in trained.members}) == 2
@@ -255,7 +254,7 @@ def test_a_broken_off_ensemble_goes_on_and_ends_with_the_same_bits(
         if len(trained) == 5:
             raise InterruptedError
 
-    stopping = watching(stop_in_the_second)
+    stopping = on_epoch(stop_in_the_second)
     with pytest.raises(InterruptedError), checkpointing(tmp_path), trained.recording(), stopping:
         fit(method, tiny)
     with checkpointing(tmp_path):
@@ -319,7 +318,7 @@ def test_mc_dropout_is_trained_as_dropout(tiny: Dataset) -> None:
 
 def test_mc_dropout_keeps_its_probability_when_it_is_rebuilt() -> None:
     network = small_network()
-    MCDropout(dropout=0.7).structure(network)
+    MCDropout(dropout=0.7).build(network)
     assert [layer.p for layer in network if isinstance(layer, nn.Dropout)] == [0.7]
 
 
@@ -328,7 +327,7 @@ def test_recurrent_mc_dropout_really_samples(kind: Any, tiny: Dataset) -> None:
     model = PixelRecurrent(3, 1, kind, hidden=5, dropout=0.3)
     inputs = tiny.test.inputs[:2, :, ::7, ::7]
     with torch.no_grad():
-        few, more = (MCDropout(samples=n).structure(model).eval()(inputs) for n in (1, 2))
+        few, more = (MCDropout(samples=n).build(model).eval()(inputs) for n in (1, 2))
         assert not torch.allclose(few, more, atol=1e-5)
         assert not torch.allclose(few, model.eval()(inputs).log_softmax(1), atol=1e-5)
 
@@ -346,7 +345,7 @@ def test_dropout_between_recurrent_layers_is_sampled() -> None:
 
     model, inputs = TwoLayers(), torch.randn(4, 6, 2)
     with torch.no_grad():
-        sampled = MCDropout(samples=3).structure(model).eval()(inputs)
+        sampled = MCDropout(samples=3).build(model).eval()(inputs)
         assert not torch.allclose(sampled, model.eval()(inputs).log_softmax(1), atol=1e-5)
 
 
@@ -364,7 +363,7 @@ def test_dropout_between_recurrent_layers_is_sampled() -> None:
     ],
 )
 def test_every_kind_of_dropout_counts(layer: nn.Module) -> None:
-    assert drops_out(layer)
+    assert has_active_dropout(layer)
 
 
 @pytest.mark.filterwarnings("ignore:dropout option adds dropout")
@@ -379,4 +378,4 @@ def test_every_kind_of_dropout_counts(layer: nn.Module) -> None:
 )
 def test_a_model_in_which_no_dropout_acts_is_refused(make: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="needs a model with dropout that acts, found none"):
-        MCDropout(**settings).structure(make())
+        MCDropout(**settings).build(make())

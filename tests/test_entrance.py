@@ -7,9 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from falconcal import Falcon, FalconStep, L2Dropout
-from falconcal.entrance import Entrance, find_entrance, input_gradient
+from falconcal.core.perturbation_point import (
+    PerturbationPoint,
+    find_perturbation_point,
+    input_gradient,
+)
 from falconcal.errors import UserError
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 
@@ -72,10 +76,10 @@ def test_calibration_moves_what_it_says_and_leaves_nothing_behind(kind: type[nn.
     model = kind()
     before = {name: set(vars(part)) for name, part in model.named_modules()}
     (tokens, labels), *_ = sentences()
-    entrance = find_entrance(model, tokens)
-    point = entrance.point(tokens)
-    moved = entrance.run(model, tokens, point + 1.0)
-    assert torch.equal(entrance.run(model, tokens, point), model(tokens))
+    perturbation_point = find_perturbation_point(model, tokens)
+    point = perturbation_point.point(tokens)
+    moved = perturbation_point.run(model, tokens, point + 1.0)
+    assert torch.equal(perturbation_point.run(model, tokens, point), model(tokens))
     assert not torch.allclose(moved, model(tokens))
     input_gradient(model, tokens, labels)
     assert {name: set(vars(part)) for name, part in model.named_modules()} == before
@@ -95,23 +99,23 @@ def test_the_gradient_at_the_embedding_is_autograds() -> None:
 def test_epsilon_is_in_units_of_the_embedding_matrix() -> None:
     model = Text()
     (tokens, _), *_ = sentences()
-    entrance = find_entrance(model, tokens)
-    spread = entrance.spread(entrance.point(tokens))
+    perturbation_point = find_perturbation_point(model, tokens)
+    spread = perturbation_point.epsilon_unit(perturbation_point.point(tokens))
     assert spread == pytest.approx(model.words.weight.std().item())
-    assert Entrance().spread(torch.rand(3)) == 1
+    assert PerturbationPoint().epsilon_unit(torch.rand(3)) == 1
 
 
 def test_an_embedding_that_is_found_is_announced(caplog: pytest.LogCaptureFixture) -> None:
     (tokens, _), *_ = sentences()
     with caplog.at_level(logging.WARNING, logger="falconcal"):
-        find_entrance(Transformer(), tokens)
+        find_perturbation_point(Transformer(), tokens)
     assert "output of words" in caplog.text
 
 
 def test_tokens_without_an_embedding_are_refused() -> None:
     tokens = torch.randint(5, (2, 3))
     with pytest.raises(UserError, match=r"embed\(tokens\) and classify"):
-        find_entrance(nn.Linear(3, 2), tokens)
+        find_perturbation_point(nn.Linear(3, 2), tokens)
 
 
 def test_an_embed_that_forward_does_not_use_is_refused() -> None:
@@ -121,9 +125,9 @@ def test_an_embed_that_forward_does_not_use_is_refused() -> None:
 
     (tokens, _), *_ = sentences()
     model = Crooked()
-    entrance = find_entrance(model, tokens)
+    perturbation_point = find_perturbation_point(model, tokens)
     with pytest.raises(UserError, match="go through its embedding"):
-        entrance.run(model, tokens, entrance.point(tokens))
+        perturbation_point.run(model, tokens, perturbation_point.point(tokens))
 
 
 def test_methods_that_do_not_perturb_need_no_embedding() -> None:

@@ -17,7 +17,7 @@ from torch import nn
 
 from falconcal import Bounds, Examples, Falcon, FalconClassifier
 from falconcal.errors import UserError
-from falconcal.estimator import Scaling, split
+from falconcal.integrations.sklearn import Scaling, split
 from falconcal.models import MLP, LeNet
 from tests.conftest import CLASSES, small_network, stripes
 

@@ -7,9 +7,9 @@ import torch
 
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.evaluation import evaluate, rows_of, score
+from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
 from falconcal.metrics import METRICS, POOLED
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS
 from tests.conftest import small_network
 
@@ -36,9 +36,9 @@ def test_rows_equal_the_metrics_called_by_hand(tiny: Dataset, shift: object) -> 
 
 
 def test_clean_is_measured_once_and_stands_at_level_0_of_every_shift(tiny: Dataset) -> None:
-    scores = score(small_network(), tiny.test, CHOSEN)
+    scores = score_under_shift(small_network(), tiny.test, CHOSEN)
     assert len(scores.filter(level=0)) == 30
-    rows = rows_of(scores)
+    rows = scores_to_rows(scores)
     clean = rows.filter(shift="clean").select("metric", "value")
     for shift in CHOSEN:
         at_zero = rows.filter(shift=shift.name, level=0).select("metric", "value")
@@ -48,7 +48,7 @@ def test_clean_is_measured_once_and_stands_at_level_0_of_every_shift(tiny: Datas
 
 def test_scores_do_not_depend_on_the_batch_size(tiny: Dataset) -> None:
     model = small_network()
-    whole, cut = (score(model, tiny.test, CHOSEN, batch_size=size) for size in (500, 7))
+    whole, cut = (score_under_shift(model, tiny.test, CHOSEN, batch_size=size) for size in (500, 7))
     assert whole.drop("confidence", "nll", "entropy", "brier").equals(
         cut.drop("confidence", "nll", "entropy", "brier")
     )
@@ -56,15 +56,15 @@ def test_scores_do_not_depend_on_the_batch_size(tiny: Dataset) -> None:
 
 
 def test_scores_take_some_tens_of_bytes_an_example(tiny: Dataset) -> None:
-    scores = score(small_network(), tiny.test, CHOSEN)
+    scores = score_under_shift(small_network(), tiny.test, CHOSEN)
     assert scores.estimated_size() / len(scores) < 64
 
 
 def test_scores_survive_parquet(tiny: Dataset, tmp_path: object) -> None:
     file = f"{tmp_path}/scores.parquet"
-    scores = score(small_network(), tiny.test, CHOSEN)
+    scores = score_under_shift(small_network(), tiny.test, CHOSEN)
     scores.write_parquet(file)
-    assert rows_of(polars.read_parquet(file)).equals(rows_of(scores))
+    assert scores_to_rows(polars.read_parquet(file)).equals(scores_to_rows(scores))
 
 
 def test_loaders_and_names_are_refused_with_advice(tiny: Dataset) -> None:

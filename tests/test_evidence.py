@@ -16,13 +16,13 @@ from falconcal.evidence import (
     rank_sum,
     signed_rank,
 )
-from falconcal.evidence.binned import BINNED, inverted
-from falconcal.evidence.intervals import draws, loop
-from falconcal.evidence.ordered import FIGURES, ORDERED, outlier_draws
+from falconcal.evidence.binned_errors import BINNED, inverted_test_interval
+from falconcal.evidence.intervals import bootstrap_values, resample_one_by_one
+from falconcal.evidence.rank_statistics import FIGURES, ORDERED, outlier_draws
 from falconcal.evidence.resampling import MEANS, MOST_CELLS
 from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
 from falconcal.metrics.calibration import classwise_calibration_error, rms_calibration_error
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.predictions import Predictions, Scores
 from tests.test_metrics import two_class
 from tests.test_metrics_properties import calibrated
 
@@ -62,16 +62,16 @@ def test_where_all_or_none_are_right_the_accuracy_is_not_certain(right: bool) ->
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) -> None:
     scores = some_predictions().scores()
-    at_once = draws(scores, name, 1500, seed=1)
-    plain = loop(scores, METRICS[name], 1500, numpy.random.default_rng(2))
+    at_once = bootstrap_values(scores, name, 1500, seed=1)
+    plain = resample_one_by_one(scores, METRICS[name], 1500, numpy.random.default_rng(2))
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_cells_keep_the_distribution_of_large_data(name: str) -> None:
     scores = some_predictions(3 * MOST_CELLS).scores()
-    at_once = draws(scores, name, 600, seed=1)
-    plain = loop(scores, METRICS[name], 300, numpy.random.default_rng(2))
+    at_once = bootstrap_values(scores, name, 600, seed=1)
+    plain = resample_one_by_one(scores, METRICS[name], 300, numpy.random.default_rng(2))
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
 
 
@@ -132,7 +132,9 @@ def test_one_residual_is_inverted_as_the_normal_distribution_says() -> None:
     """With one bin far from 0 the bounds are the usual ones: value plus and minus 1.96 errors."""
     generator = numpy.random.default_rng(0)
     observed, draws_ = numpy.array([0.3]), generator.normal(0.3, 0.02, (200_000, 1))
-    low, high = inverted(observed, draws_, 0.95, lambda values: numpy.abs(values).sum(-1))
+    low, high = inverted_test_interval(
+        observed, draws_, 0.95, lambda values: numpy.abs(values).sum(-1)
+    )
     assert low == pytest.approx(0.3 - 1.96 * 0.02, abs=5e-4)
     assert high == pytest.approx(0.3 + 1.96 * 0.02, abs=5e-4)
 

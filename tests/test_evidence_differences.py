@@ -6,20 +6,20 @@ import scipy.stats
 import torch
 
 from falconcal.evidence import paired_difference
-from falconcal.evidence.binned import BINNED, inverted
+from falconcal.evidence.binned_errors import BINNED, inverted_test_interval
 from falconcal.evidence.comparisons import error_figures
 from falconcal.evidence.differences import (
-    Bounds,
-    Figure,
-    chance_of,
+    ErrorBounds,
+    Estimate,
+    bootstrap_p_value,
     difference_of,
     error_bounds,
     error_figure,
     interval_of,
-    mover,
+    mover_interval,
 )
 from falconcal.metrics import METRICS
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.predictions import Predictions, Scores
 
 
 def size(residuals: numpy.ndarray) -> numpy.ndarray:
@@ -27,16 +27,16 @@ def size(residuals: numpy.ndarray) -> numpy.ndarray:
     return sizes
 
 
-def normal_bounds(mean: float, error: float) -> Bounds:
+def normal_bounds(mean: float, error: float) -> ErrorBounds:
     """Return the usual bounds of a normal estimate: it, less and plus z standard errors."""
     chances = numpy.array([0.001, 0.01, 0.05, 0.1, 0.5, 1.0])
     reach = error * scipy.stats.norm.isf(chances / 2)[None]
-    return Bounds(chances, mean - reach, mean + reach)
+    return ErrorBounds(chances, mean - reach, mean + reach)
 
 
 @pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.8])
 def test_two_normal_estimates_differ_as_the_normal_distribution_says(correlation: float) -> None:
-    low, high = mover(normal_bounds(0.3, 0.02), normal_bounds(0.25, 0.01), correlation)
+    low, high = mover_interval(normal_bounds(0.3, 0.02), normal_bounds(0.25, 0.01), correlation)
     error = numpy.sqrt(0.02**2 + 0.01**2 - 2 * correlation * 0.02 * 0.01)
     reach = error * scipy.stats.norm.isf(normal_bounds(0, 1).chances / 2)
     assert low == pytest.approx(0.05 - reach)
@@ -45,9 +45,9 @@ def test_two_normal_estimates_differ_as_the_normal_distribution_says(correlation
 
 def test_bounds_that_lean_are_joined_by_hand() -> None:
     chances = numpy.array([0.05, 1.0])
-    first = Bounds(chances, numpy.array([[0.06, 0.10]]), numpy.array([[0.13, 0.10]]))
-    second = Bounds(chances, numpy.array([[0.01, 0.05]]), numpy.array([[0.08, 0.05]]))
-    low, high = mover(first, second, 0.0)
+    first = ErrorBounds(chances, numpy.array([[0.06, 0.10]]), numpy.array([[0.13, 0.10]]))
+    second = ErrorBounds(chances, numpy.array([[0.01, 0.05]]), numpy.array([[0.08, 0.05]]))
+    low, high = mover_interval(first, second, 0.0)
     # 0.05 less the root of 0.04^2 + 0.03^2, and plus that of 0.03^2 + 0.04^2
     assert (low[0], high[0]) == pytest.approx((0.0, 0.1))
     assert (low[1], high[1]) == pytest.approx((0.05, 0.05))
@@ -56,7 +56,9 @@ def test_bounds_that_lean_are_joined_by_hand() -> None:
 def test_the_interval_holds_every_pair_of_spreads() -> None:
     chances = numpy.array([0.05, 1.0])
     exact = numpy.array([[0.1, 0.1], [0.3, 0.3]])
-    low, high = mover(Bounds(chances, exact, exact), Bounds(chances, exact[:1], exact[:1]), 0.0)
+    low, high = mover_interval(
+        ErrorBounds(chances, exact, exact), ErrorBounds(chances, exact[:1], exact[:1]), 0.0
+    )
     assert (low[0], high[0]) == pytest.approx((0.0, 0.2))
 
 
@@ -73,7 +75,7 @@ def test_bounds_at_all_chances_are_those_of_the_root_finder(
 ) -> None:
     observed, drawn = residuals_of(means)
     found = interval_of(error_figure(0.0, observed, drawn, size, level))
-    expected = inverted(observed, drawn, level, size)
+    expected = inverted_test_interval(observed, drawn, level, size)
     assert (found.low, found.high) == pytest.approx(expected, abs=5e-4)
 
 
@@ -119,11 +121,11 @@ def test_the_p_value_says_whether_the_interval_leaves_out_zero() -> None:
 
 def test_chance_by_hand() -> None:
     # 1 of 9 draws lies below 0: twice (1 + 1) of (1 + 9)
-    assert chance_of(numpy.array([-1.0, *range(1, 9)])) == pytest.approx(0.4)
-    assert chance_of(numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
-    assert chance_of(-numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
-    assert chance_of(numpy.zeros(9)) == 1
-    nothing = difference_of(Figure(0.1, numpy.full(9, 0.1)), Figure(0.0, numpy.zeros(9)))
+    assert bootstrap_p_value(numpy.array([-1.0, *range(1, 9)])) == pytest.approx(0.4)
+    assert bootstrap_p_value(numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
+    assert bootstrap_p_value(-numpy.arange(1.0, 100.0)) == pytest.approx(0.02)
+    assert bootstrap_p_value(numpy.zeros(9)) == 1
+    nothing = difference_of(Estimate(0.1, numpy.full(9, 0.1)), Estimate(0.0, numpy.zeros(9)))
     assert nothing.effect is None
 
 

@@ -7,10 +7,9 @@ import numpy
 import pytest
 import torch
 
-from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.evidence import pooled_difference, pooled_interval
-from falconcal.evidence.binned import inverted
+from falconcal.evidence.binned_errors import inverted_test_interval
 from falconcal.evidence.differences import difference_of, interval_of
 from falconcal.evidence.pooled import (
     GAP_FIGURES,
@@ -22,8 +21,9 @@ from falconcal.evidence.pooled import (
     shift_draws,
 )
 from falconcal.metrics import BINS, METRICS, POOLED
+from falconcal.metrics.binning import bin_index
+from falconcal.metrics.predictions import Predictions, Scores
 from falconcal.metrics.uncertainty import mean_confidence
-from falconcal.predictions import Predictions, Scores
 
 EXAMPLES, LEVELS = 150, 4
 
@@ -147,7 +147,9 @@ def test_the_interval_of_a_pooled_error_inverts_the_test_of_all_its_gaps(figure:
         return (found.mean(1) if figure == "micro_ece" else found / LEVELS).ravel() / len(shifts)
 
     drawn = numpy.stack([gaps(row) for row in counts])
-    low, high = inverted(gaps(numpy.ones(EXAMPLES)), drawn, 0.9, lambda g: numpy.abs(g).sum(-1))
+    low, high = inverted_test_interval(
+        gaps(numpy.ones(EXAMPLES)), drawn, 0.9, lambda g: numpy.abs(g).sum(-1)
+    )
     found = pooled_interval(shifts, figure, level=0.9, resamples=300)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from falconcal.errors import UsageError
-from falconcal.files import appearing, check_writable, write_bytes, write_text
+from falconcal.io.atomic import atomic_path, check_writable, write_bytes, write_text
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
@@ -57,6 +57,6 @@ def test_a_place_that_nothing_can_be_written_to_is_refused_beforehand(
 def test_a_file_that_does_not_appear_leaves_no_folder_behind(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for name in ("there/new/folder/some.csv", "there/some.csv"):
-        with pytest.raises(RuntimeError), appearing(tmp_path / name):
+        with pytest.raises(RuntimeError), atomic_path(tmp_path / name):
             raise RuntimeError
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]

@@ -34,12 +34,12 @@ from torch import nn
 import falconcal
 from falconcal.data import Bounds, Examples, load_dataset
 from falconcal.errors import UserError
+from falconcal.inference.inputs import open_inputs
+from falconcal.inference.model_file import ModelMetadata, load
+from falconcal.inference.prediction_files import read_predictions
+from falconcal.io.parsing import parse_toml
 from falconcal.methods import SVI, Ensemble, L2Dropout
-from falconcal.parsing import parse_toml
-from falconcal.predicting import open_source
-from falconcal.reading import read_predictions
 from falconcal.recalibration import Temperature
-from falconcal.saving import ModelFacts, load
 from falconcal.studies import STUDIES
 from falconcal.studies.study import read_study
 from tests.test_safety import TEXT
@@ -53,7 +53,7 @@ PATIENCE = 20  # seconds for one input
 ROOM = 6 * 2**30  # bytes that an input may take beyond what is there
 NAMES = (
     "os:system", "subprocess:Popen", "builtins:eval", "sys:exit", "math:pi", "lure:Net", "tests:x",
-    "falconcal.models:make_model", "falconcal.files:write_text", "mlp", "lenet", "text_lstm",
+    "falconcal.models:make_model", "falconcal.io.atomic:write_text", "mlp", "lenet", "text_lstm",
     "dropout", "ensemble", "temperature", "digits", "npz", "shear", "mnist_c:fog", ":", "a | b",
 )  # fmt: skip
 NUMBERS = (0, -1, 1, 2, 7, 10**6, 2**31, 2**63 - 1, 2**64 - 1, -(2**63), 0.5, -0.5, 1e308, 1e-320)
@@ -125,11 +125,11 @@ def forged(draw: DrawFn, tables: "Few[dict[str, Any]]") -> dict[str, Any]:
     return values
 
 
-# model files and checkpoints: safetensors with facts in the head
+# model files and checkpoints: safetensors with metadata in the head
 
 
 def head_of(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the head of a safetensors file, its facts as data, and the tensors behind it."""
+    """Return the head of a safetensors file, its metadata as data, and the tensors behind it."""
     length = int.from_bytes(content[:8], "little")
     head = json.loads(content[8 : 8 + length])
     head["__metadata__"] = json.loads(head["__metadata__"]["falconcal"])
@@ -137,13 +137,13 @@ def head_of(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def with_head(head: dict[str, Any], tensors: bytes) -> bytes:
-    facts = json.dumps(head.get("__metadata__"))
-    text = json.dumps({**head, "__metadata__": {"falconcal": facts}}).encode()
+    metadata = json.dumps(head.get("__metadata__"))
+    text = json.dumps({**head, "__metadata__": {"falconcal": metadata}}).encode()
     return len(text).to_bytes(8, "little") + text + tensors
 
 
 def tensor_files(files: tuple[bytes, ...]) -> SearchStrategy[bytes]:
-    """Damaged files, files with forged facts, and files with forged heads."""
+    """Damaged files, files with forged metadata, and files with forged heads."""
     parts = [head_of(content) for content in files]
     by_facts = [_forged_facts(head, rest) for head, rest in parts]
     by_head = [_forged_head(head, rest) for head, rest in parts]
@@ -151,8 +151,8 @@ def tensor_files(files: tuple[bytes, ...]) -> SearchStrategy[bytes]:
 
 
 def _forged_facts(head: dict[str, Any], rest: bytes) -> SearchStrategy[bytes]:
-    facts = forged(lambda: (head["__metadata__"],))
-    return facts.map(lambda other: with_head({**head, "__metadata__": other}, rest))
+    metadata = forged(lambda: (head["__metadata__"],))
+    return metadata.map(lambda other: with_head({**head, "__metadata__": other}, rest))
 
 
 def _forged_head(head: dict[str, Any], rest: bytes) -> SearchStrategy[bytes]:
@@ -256,7 +256,7 @@ def working_in(folder: Path) -> Iterator[None]:
 
 # data
 
-FACTS = ModelFacts(architecture="mlp", classes=("a", "b"), shape=(3,), columns=("x", "y", "z"))
+FACTS = ModelMetadata(architecture="mlp", classes=("a", "b"), shape=(3,), columns=("x", "y", "z"))
 
 
 def arrays() -> tuple[bytes, ...]:
@@ -299,7 +299,7 @@ def check_data(content: bytes, file: Path, kind: str) -> None:
     readers: list[Callable[[], object]] = [
         lambda: load_dataset(kind, path=str(file)),
         lambda: read_predictions(file),
-        lambda: list(open_source(file, FACTS).batches),
+        lambda: list(open_inputs(file, FACTS).batches),
     ]
     refused = []
     for read in readers:

@@ -19,14 +19,14 @@ from torch import Tensor
 import falconcal
 from falconcal.cli import main
 from falconcal.data import Bounds, Dataset, Framing, load_dataset, load_test
-from falconcal.data.objectnet import imagenet_numbers
+from falconcal.data.sets.objectnet import imagenet_numbers
 from falconcal.errors import UsageError, UserError
+from falconcal.inference.inputs import open_inputs
+from falconcal.inference.inputs.image_inputs import framing_in
+from falconcal.inference.model_file import ModelMetadata
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS, MOST_PIXELS, ImageReadError, read_image
-from falconcal.predicting import open_source
-from falconcal.predicting.images import framing_in
-from falconcal.saving import ModelFacts
-from falconcal.shifts import find_outliers, find_stored, outliers_of
+from falconcal.shifts import find_outliers, find_stored, outliers_from
 from falconcal.studies import find_study
 from falconcal.studies.runner import run_study
 from tests.conftest import CLASSES, small_network
@@ -171,11 +171,11 @@ def ways(tmp_path: Path, name: str, held: Dataset, given: dict[str, Any]) -> dic
         (shelf / kind).mkdir(parents=True)
         (shelf / kind / name).write_bytes(source.read_bytes())
     streamed = load_dataset("image_folder", **given, stream=True)
-    only = outliers_of("others", load_test("image_folder", **{**given, "size": 20}, stream=True))
+    only = outliers_from("others", load_test("image_folder", **{**given, "size": 20}, stream=True))
     which = [file.name for file in streamed.test.files].index(name)  # type: ignore[attr-defined]
     stored = find_stored("imagenet_c:fog", str(tmp_path))
     assert held.train.framing is not None
-    facts = ModelFacts(
+    metadata = ModelMetadata(
         architecture="lenet", classes=("a", "b"), shape=held.train.shape,
         bounds=held.bounds, framing=held.train.framing,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def ways(tmp_path: Path, name: str, held: Dataset, given: dict[str, Any]) -> dic
         "stored": next(stored.batches(1, held.test))[0][0],
         "stored, for streamed data": next(stored.batches(1, streamed.test))[0][0],
         "outliers": next(only.batches(held.test))[0][which],
-        "predict": next(open_source(shelf / "a", facts).batches).inputs[0],
+        "predict": next(open_inputs(shelf / "a", metadata).batches).inputs[0],
     }
 
 
@@ -222,9 +222,9 @@ def test_a_disc_is_as_large_in_predict_as_in_training(tmp_path: Path) -> None:
         model, file, "resnet_small", classes=imagenet.classes, shape=imagenet.train.shape,
         bounds=imagenet.bounds, preparation=imagenet.preparation, framing=imagenet.train.framing,
     )  # fmt: skip
-    facts = falconcal.load(file).facts
-    assert facts.framing == Framing(height=224, width=224, resize=256)
-    seen = next(open_source(tmp_path / "val", facts).batches).inputs[0]
+    metadata = falconcal.load(file).metadata
+    assert metadata.framing == Framing(height=224, width=224, resize=256)
+    seen = next(open_inputs(tmp_path / "val", metadata).batches).inputs[0]
     assert torch.equal(seen, trained)
     assert extent(seen[0]) == (172, 172)  # 150 pixels at 256 / 224: 171.4
 
@@ -251,9 +251,9 @@ epochs = 1
     study = find_study(str(tmp_path / "own.toml"))
     run_study(study, tmp_path / "out", Silent())
     saved = falconcal.load(tmp_path / "out/runs/default/dropout/seed-0/weights.safetensors")
-    assert saved.facts.framing == Framing(height=28, width=28, resize=30)
+    assert saved.metadata.framing == Framing(height=28, width=28, resize=30)
     data = load_dataset("image_folder", path=str(tmp_path / "own"), size=28, resize=30)
-    seen = next(open_source(tmp_path / "own" / "test", saved.facts).batches).inputs
+    seen = next(open_inputs(tmp_path / "own" / "test", saved.metadata).batches).inputs
     assert torch.equal(seen, data.test.first(len(data.test)).inputs)
 
 
@@ -273,21 +273,21 @@ def test_outliers_are_framed_as_the_data_or_refused(tmp_path: Path) -> None:
     given = {"path": str(tmp_path), "size": 8}
     data, other = (load_dataset("image_folder", **given, resize=size) for size in (None, 10))
     with pytest.raises(UserError, match=r"framed as the data is, .*resize=None.*stream=True"):
-        next(outliers_of("other", other.test).batches(data.test))
+        next(outliers_from("other", other.test).batches(data.test))
     streamed = load_test("image_folder", **given, resize=10, stream=True)
-    seen, _ = next(outliers_of("other", streamed).batches(data.test))
+    seen, _ = next(outliers_from("other", streamed).batches(data.test))
     assert torch.equal(seen, data.test.first(len(data.test)).inputs)
 
 
 # model files
 
 
-def save_model(file: Path, **facts: Any) -> ModelFacts:
+def save_model(file: Path, **metadata: Any) -> ModelMetadata:
     falconcal.save(
         small_network(), file, "tests.stripes:make_small", classes=CLASSES, shape=[1, 28, 28],
-        bounds=Bounds(0.0, 1.0), **facts,
+        bounds=Bounds(0.0, 1.0), **metadata,
     )  # fmt: skip
-    return falconcal.load(file).facts
+    return falconcal.load(file).metadata
 
 
 def test_a_model_file_holds_the_framing_and_the_middle_is_cut_unless_it_says_more(
@@ -305,14 +305,14 @@ def test_a_file_of_format_1_stretches_pictures_as_it_did_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "model.safetensors"
-    facts = falconcal.settings.as_dict(save_model(file))
-    del facts["framing"]
-    rewritten(file, format=1, facts=facts)
-    old = falconcal.load(file).facts
+    metadata = falconcal.core.settings.as_dict(save_model(file))
+    del metadata["framing"]
+    rewritten(file, format=1, metadata=metadata)
+    old = falconcal.load(file).metadata
     assert old.framing is None
     (tmp_path / "photos").mkdir()
     disc((64, 32), 20).save(tmp_path / "photos" / "disc.png")
-    seen = next(open_source(tmp_path / "photos", old).batches).inputs[0, 0]
+    seen = next(open_inputs(tmp_path / "photos", old).batches).inputs[0, 0]
     with Image.open(tmp_path / "photos" / "disc.png") as image:  # as it was written then
         stretched = image.convert("L").resize((28, 28), Image.Resampling.BILINEAR)
     assert torch.equal(seen, torch.from_numpy(numpy.array(stretched)).float() / 255)
@@ -507,8 +507,8 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     for stream in (False, True):
         with pytest.raises(ImageReadError, match=rf"odd\.png: cannot be read.*{words}"):
             read_whole_folder(tmp_path, stream)
-    facts = save_model(tmp_path / "model.safetensors")
-    (batch,) = open_source(tmp_path, facts).batches
+    metadata = save_model(tmp_path / "model.safetensors")
+    (batch,) = open_inputs(tmp_path, metadata).batches
     assert len(batch.inputs) == 20
     assert list(batch.damaged) == ["a/odd.png"]
 
@@ -530,7 +530,7 @@ def test_what_is_no_picture_by_its_ending_or_hidden_is_passed_over(tmp_path: Pat
     (tmp_path / "a" / "folder.png").mkdir()
     data = load_dataset("image_folder", path=str(tmp_path), size=8)
     assert sum(len(part) for part in (data.train, data.validation, data.test)) == 20
-    assert open_source(tmp_path, save_model(tmp_path / "model.safetensors")).total == 20
+    assert open_inputs(tmp_path, save_model(tmp_path / "model.safetensors")).total == 20
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -572,7 +572,7 @@ def write_objectnet(root: Path, shared: dict[int, list[int]], classes: int) -> N
 
 
 def test_objectnets_known_classes_are_no_outliers() -> None:
-    for name in ("objectnet", "falconcal.data.objectnet:ObjectNet"):
+    for name in ("objectnet", "falconcal.data.sets.objectnet:ObjectNet"):
         with pytest.raises(UsageError, match="ImageNet knows them: write objectnet_outliers"):
             find_outliers(name)
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from falconcal import Bounds, Examples, History, JointGAN
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.losses import divergence_from_uniform
 from falconcal.methods import joint_gan
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import Companion, Step, checkpointing, run_steps
+from falconcal.training import AuxiliaryNetwork, Step, checkpointing, run_steps
+from falconcal.training.losses import divergence_from_uniform
 from tests.conftest import small_network
 from tests.stripes import load_stripes, load_table
 from tests.test_checkpoints import StoppedError, Stopping
@@ -52,18 +52,18 @@ class Players:
         self.method, self.inputs, self.labels = method, data.inputs[:12], data.labels[:12]
         self.networks = {
             "classifier": normalised_network(),
-            **method.companions(self.inputs, data.bounds),
+            **method.auxiliary(self.inputs, data.bounds),
         }
 
     def step(self) -> Step:
         beside = {
-            name: Companion(network, network)
+            name: AuxiliaryNetwork(network, network)
             for name, network in self.networks.items()
             if name != "classifier"
         }
         random = torch.Generator().manual_seed(3)
         model = self.networks["classifier"].train()
-        return Step(model, self.inputs, self.labels, 1, 1, random, companions=beside)
+        return Step(model, self.inputs, self.labels, 1, 1, random, auxiliary=beside)
 
     def take(self, name: str) -> None:
         """Take the step of one objective."""
@@ -198,7 +198,7 @@ def test_an_example_does_not_hang_on_its_batch() -> None:
 
 
 def test_what_is_made_lies_within_the_bounds_stated(tiny: Dataset) -> None:
-    networks = small().companions(tiny.train.inputs, Bounds(0.0, 255.0))
+    networks = small().auxiliary(tiny.train.inputs, Bounds(0.0, 255.0))
     noise = torch.randn(4, 4)
     assert networks["generator"](noise).max() > 100
 

@@ -11,12 +11,16 @@ from torch import nn
 from falconcal import Bounds, Falcon
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.metrics import accuracy, expected_calibration_error, negative_log_likelihood
-from falconcal.predictions import predict
+from falconcal.metrics import (
+    accuracy,
+    expected_calibration_error,
+    negative_log_likelihood,
+)
+from falconcal.models.predict import predict
 from tests.conftest import small_network, stripes
 
 lightning = pytest.importorskip("lightning.pytorch")
-from falconcal.lightning import FalconModule  # noqa: E402
+from falconcal.integrations.lightning import FalconModule  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Lightning warns of much that is none of ours

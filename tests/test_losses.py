@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falconcal.errors import UserError
-from falconcal.losses import (
+from falconcal.training import annealed
+from falconcal.training.losses import (
     calibration_loss,
     cross_entropy,
     evidential_loss,
@@ -19,7 +20,6 @@ from falconcal.losses import (
     predictive_entropy_loss,
     predictive_entropy_terms,
 )
-from falconcal.training import annealed
 from tests.conftest import reference
 
 RELATIVE = 1e-5

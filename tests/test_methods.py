@@ -12,16 +12,10 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from falconcal.core.method import Method, build_untrained, with_seed
+from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.data import Bounds, Dataset, Examples
-from falconcal.entrance import find_entrance
 from falconcal.errors import UserError
-from falconcal.losses import (
-    EvidentialForm,
-    calibration_loss,
-    misleading_evidence,
-    predictive_entropy_loss,
-)
-from falconcal.method import Method, seeded, structure_of
 from falconcal.methods import (
     METHODS,
     Evidential,
@@ -35,11 +29,17 @@ from falconcal.methods import falcon as falcon_module
 from falconcal.methods import mixup as mixup_module
 from falconcal.methods.evidential import EvidenceForm, evidential_terms
 from falconcal.metrics import accuracy
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from falconcal.recalibration import Temperature
-from falconcal.shifts.adversarial import fgsm
+from falconcal.shifts.fgsm import fgsm
 from falconcal.studies.store import load_weights, save_weights
-from falconcal.training import Step, Training
+from falconcal.training import Step, TrainingMethod
+from falconcal.training.losses import (
+    EvidentialForm,
+    calibration_loss,
+    misleading_evidence,
+    predictive_entropy_loss,
+)
 from tests.conftest import small_network
 from tests.stripes import Scaling
 
@@ -70,7 +70,7 @@ def made(name: str, **settings: object) -> Method:
 
 
 def fitted(name: str, tiny: Dataset, seed: int = 0, **settings: object) -> nn.Module:
-    method = seeded(made(name, **{**QUICK, **settings}), seed)
+    method = with_seed(made(name, **{**QUICK, **settings}), seed)
     batches = tiny.train.batches(30, shuffle=True, seed=seed)
     return method.fit(small_network(seed=0), batches, tiny.validation.batches())
 
@@ -107,7 +107,7 @@ def test_settings_and_weights_are_all_it_takes_to_load_it(
     model = fitted(name, tiny, epochs=2)
     save_weights(tmp_path / "weights.safetensors", model)
     settings = json.dumps(plain_settings(made(name, **{**QUICK, "epochs": 2})))
-    structure = structure_of(make_method(json.loads(settings)), small_network(seed=5))
+    structure = build_untrained(make_method(json.loads(settings)), small_network(seed=5))
     loaded = load_weights(tmp_path / "weights.safetensors", structure)
     assert not any(module.training for module in loaded.modules())
     assert torch.equal(log_probs(model, tiny), log_probs(loaded, tiny))
@@ -121,7 +121,7 @@ def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_
     with pytest.raises(UserError, match=r"cannot read the weights .*weights\.safetensors"):
         load_weights(tmp_path / "weights.safetensors", nn.Linear(2, 3))
     save_weights(tmp_path / "weights.safetensors", nn.Linear(2, 3))
-    structure = structure_of(made(name), small_network())
+    structure = build_untrained(made(name), small_network())
     with pytest.raises(UserError, match=r"cannot read the weights .*weights\.safetensors"):
         load_weights(tmp_path / "weights.safetensors", structure)
 
@@ -188,7 +188,7 @@ def test_a_loader_that_draws_leaves_the_callers_random_state(name: str, tiny: Da
 def test_its_settings_are_frozen_and_survive_plain_data(name: str) -> None:
     method = made(name, epochs=7)
     assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
-    assert seeded(seeded(method, 3), 0) == method
+    assert with_seed(with_seed(method, 3), 0) == method
     setting = "base" if name in BASED else "epochs"
     with pytest.raises(AttributeError):
         setattr(method, setting, 8)
@@ -219,7 +219,7 @@ def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) ->
 def test_every_method_and_setting_is_in_the_docs(name: str) -> None:
     page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
-    common = settings_of(Training) if name in TRAINED else {"base"}
+    common = settings_of(TrainingMethod) if name in TRAINED else {"base"}
     for setting in settings_of(METHODS[name]) - common:
         assert f"`{setting}`" in row
 
@@ -227,7 +227,7 @@ def test_every_method_and_setting_is_in_the_docs(name: str) -> None:
 def test_every_common_setting_is_in_the_docs() -> None:
     page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
     common = page.partition("Methods that train have in common")[2].partition("\n\n")[0]
-    for setting in settings_of(Training):
+    for setting in settings_of(TrainingMethod):
         assert f"`{setting}`" in common
 
 
@@ -335,7 +335,15 @@ def test_mixup_blends_the_embedding_of_tokens() -> None:
 
     def step() -> Step:
         random = torch.Generator().manual_seed(5)
-        return Step(model, tokens, labels, 1, 1, random, entrance=find_entrance(model, tokens))
+        return Step(
+            model,
+            tokens,
+            labels,
+            1,
+            1,
+            random,
+            perturbation_point=find_perturbation_point(model, tokens),
+        )
 
     ours = mixup_module.mixed_terms(Mixup(alpha=0.4), step())["cross_entropy"]
     again = step()
@@ -356,7 +364,7 @@ def test_mixup_blends_the_embedding_of_tokens() -> None:
 def test_evidential_predicts_alpha_over_strength(evidence: EvidenceForm, tiny: Dataset) -> None:
     """Not the softmax of the network's outputs."""
     network = small_network()
-    model = Evidential(evidence=evidence).structure(network)
+    model = Evidential(evidence=evidence).build(network)
     with torch.no_grad():
         outputs = network.eval()(tiny.test.inputs).double()
     shape = {"relu": outputs.clamp_min(0), "softplus": outputs.exp().log1p(), "exp": outputs.exp()}
@@ -367,14 +375,14 @@ def test_evidential_predicts_alpha_over_strength(evidence: EvidenceForm, tiny: D
 
 def test_evidence_of_half_precision_outputs_is_float32() -> None:
     outputs = torch.tensor([[300.0, -1.0]])
-    log_alpha = Evidential().structure(nn.Identity())(outputs.bfloat16())
+    log_alpha = Evidential().build(nn.Identity())(outputs.bfloat16())
     assert log_alpha.dtype == torch.float32
     torch.testing.assert_close(log_alpha.exp(), torch.tensor([[301.0, 1.0]]))
 
 
 def test_evidential_reaches_its_divergence_weight_over_ten_epochs(tiny: Dataset) -> None:
     method = Evidential(divergence_weight=2.0)
-    model = method.structure(small_network().eval())
+    model = method.build(small_network().eval())
     divergence = {
         epoch: evidential_terms(method, first_step(tiny, epoch=epoch, model=model))["divergence"]
         for epoch in (1, 5, 10, 15)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.metrics import (
     METRICS,
@@ -21,7 +20,8 @@ from falconcal.metrics import (
     predictive_entropy,
     reliability_curve,
 )
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.binning import bin_index
+from falconcal.metrics.predictions import Predictions, Scores
 from tests.conftest import reference
 
 

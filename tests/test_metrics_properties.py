@@ -11,7 +11,6 @@ from hypothesis import strategies as some
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.metrics import (
     CLASS_METRICS,
@@ -35,8 +34,9 @@ from falconcal.metrics import (
     signed_gap,
     smooth_calibration_error,
 )
+from falconcal.metrics.binning import bin_index
 from falconcal.metrics.calibration import SMOOTH_CELLS, smooth_cell
-from falconcal.predictions import Predictions
+from falconcal.metrics.predictions import Predictions
 from tests.test_metrics import two_class
 
 quick = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

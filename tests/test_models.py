@@ -8,7 +8,11 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from falconcal.entrance import EmbeddingEntrance, find_entrance, input_gradient
+from falconcal.core.perturbation_point import (
+    EmbeddingPoint,
+    find_perturbation_point,
+    input_gradient,
+)
 from falconcal.errors import UsageError, UserError
 from falconcal.models import (
     MODELS,
@@ -20,7 +24,7 @@ from falconcal.models import (
     TokenTransformer,
     make_model,
 )
-from falconcal.models.recurrent import Kind
+from falconcal.models.pixel_recurrent import CellType
 from tests.conftest import data_for
 
 
@@ -160,7 +164,7 @@ def test_the_transformer_takes_word_vectors_and_leaves_them_as_they_are() -> Non
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_text_network_gives_all_states_in_a_row_to_its_dense_layer(kind: Kind) -> None:
+def test_a_text_network_gives_all_states_in_a_row_to_its_dense_layer(kind: CellType) -> None:
     """State by state with the cell of the same weights."""
     vectors = torch.randn(9, 7)
     model = TextRecurrent(3, vectors, length=4, kind=kind, hidden=5)
@@ -178,9 +182,9 @@ def test_a_text_network_gives_all_states_in_a_row_to_its_dense_layer(kind: Kind)
 def test_a_text_network_is_perturbed_at_its_word_vectors_in_units_of_their_deviation() -> None:
     vectors = torch.randn(9, 7) * 3
     model = TextRecurrent(3, vectors, length=4)
-    entrance = find_entrance(model, torch.tensor([[1, 2, 3, 0]]))
-    assert isinstance(entrance, EmbeddingEntrance)
-    assert entrance.spread(torch.zeros(1)) == pytest.approx(float(vectors.std()))
+    perturbation_point = find_perturbation_point(model, torch.tensor([[1, 2, 3, 0]]))
+    assert isinstance(perturbation_point, EmbeddingPoint)
+    assert perturbation_point.epsilon_unit(torch.zeros(1)) == pytest.approx(float(vectors.std()))
 
 
 def test_dropout_of_a_text_network_is_on_the_inputs_of_its_layer() -> None:

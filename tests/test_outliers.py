@@ -13,16 +13,21 @@ import torch
 
 from falconcal.data import Bounds, Dataset, Examples, Part
 from falconcal.errors import UserError
-from falconcal.evaluation import evaluate, rows_of, score
+from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
 from falconcal.evidence import signed_rank
-from falconcal.evidence.ordered import FIGURES, drawn_outlier_figures
 from falconcal.evidence.pooled import drawn_counts
-from falconcal.metrics import confidence_by_class, confidence_histogram, outlier_detection
-from falconcal.predictions import Predictions, Scores, predict
+from falconcal.evidence.rank_statistics import FIGURES, drawn_outlier_figures
+from falconcal.metrics import (
+    confidence_by_class,
+    confidence_histogram,
+    outlier_detection,
+)
+from falconcal.metrics.predictions import Predictions, Scores
+from falconcal.models.predict import predict
 from falconcal.report import write_report
-from falconcal.report.outliers import confidence_of_classes, confidence_shares
+from falconcal.report.charts.outlier_charts import confidence_of_classes, confidence_shares
 from falconcal.report.results import load_results
-from falconcal.shifts import OUTLIERS, SHIFTS, Outliers, find_outliers, outliers_of
+from falconcal.shifts import OUTLIERS, SHIFTS, Outliers, find_outliers, outliers_from
 from falconcal.studies.runner import run_study
 from tests.conftest import small_network, stripes
 from tests.stripes import read_own_file
@@ -77,7 +82,7 @@ def test_any_dataset_of_the_same_shape_serves(tiny: Dataset) -> None:
     digits = find_outliers("digits")
     images = all_of(digits, tiny.test, size=100)
     assert images.shape == (397, 1, 28, 28)
-    given = outliers_of("mine", stripes(7, seed=4))
+    given = outliers_from("mine", stripes(7, seed=4))
     assert torch.equal(all_of(given, tiny.test), stripes(7, seed=4).inputs)
     assert find_outliers("tests.stripes:load_stripes").name == "tests.stripes:load_stripes"
     with pytest.raises(UserError, match=r"data's shape \(784,\), got \(1, 28, 28\)"):
@@ -98,7 +103,7 @@ def test_tokens_and_unbounded_data_are_refused() -> None:
             all_of(OUTLIERS["uniform_noise"], data)
     others = Examples(torch.full((3, 5), 6), torch.zeros(3).long())
     with pytest.raises(UserError, match="tokens below 4, got 6"):
-        all_of(outliers_of("other words", others), words)
+        all_of(outliers_from("other words", others), words)
 
 
 def test_rows_of_outliers_equal_the_metrics_called_by_hand(tiny: Dataset) -> None:
@@ -120,19 +125,19 @@ def test_rows_of_outliers_equal_the_metrics_called_by_hand(tiny: Dataset) -> Non
 
 
 def test_scores_hold_sets_of_any_size_whatever_the_batches(tiny: Dataset) -> None:
-    sets = [outliers_of("few", stripes(7, seed=4)), OUTLIERS["constant_images"]]
+    sets = [outliers_from("few", stripes(7, seed=4)), OUTLIERS["constant_images"]]
     whole, cut = (
-        score(small_network(), tiny.test, [SHIFTS["shear"]], sets, batch_size=size)
+        score_under_shift(small_network(), tiny.test, [SHIFTS["shear"]], sets, batch_size=size)
         for size in (500, 4)
     )
     assert whole["prediction"].equals(cut["prediction"])
     assert len(whole.filter(shift="few")) == 7
     assert whole.filter(polars.col("label") < 0)["nll"].is_nan().all()
-    assert not rows_of(whole).filter(shift="few").is_empty()
+    assert not scores_to_rows(whole).filter(shift="few").is_empty()
     with pytest.raises(UserError, match="different names"):
-        score(small_network(), tiny.test, [], [sets[0], sets[0]])
+        score_under_shift(small_network(), tiny.test, [], [sets[0], sets[0]])
     with pytest.raises(UserError, match=r"falconcal\.OUTLIERS"):
-        score(small_network(), tiny.test, [], ["few"])  # type: ignore[list-item]
+        score_under_shift(small_network(), tiny.test, [], ["few"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -13,13 +13,13 @@ import pytest
 
 from falconcal.data import load_dataset
 from falconcal.errors import UserError
-from falconcal.io import arrays, tables
-from falconcal.predicting import open_source
-from falconcal.reading import read_predictions
-from falconcal.saving import ModelFacts
+from falconcal.inference.inputs import open_inputs
+from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.prediction_files import read_predictions
+from falconcal.io import array_files, table_files
 from tests.made_data import cyclic
 
-FACTS = ModelFacts(architecture="mlp", classes=("a", "b"), shape=(4,))
+FACTS = ModelMetadata(architecture="mlp", classes=("a", "b"), shape=(4,))
 INPUTS = numpy.arange(80, dtype=float).reshape(20, 4)
 LABELS = cyclic(20, 2).astype(int)
 
@@ -33,7 +33,7 @@ def score(path: Path) -> object:
 
 
 def predict(path: Path) -> object:
-    return list(open_source(path, FACTS).batches)
+    return list(open_inputs(path, FACTS).batches)
 
 
 READERS: dict[str, Callable[[Path], object]] = {"load": load, "score": score, "predict": predict}
@@ -125,7 +125,7 @@ def test_every_reader_takes_the_whole_file(pack: Callable[..., None], tmp_path: 
     file = whole(tmp_path / "some.npz", pack)
     for read in READERS.values():
         read(file)
-    assert numpy.array_equal(arrays.read_array(file, "inputs"), INPUTS)
+    assert numpy.array_equal(array_files.read_array(file, "inputs"), INPUTS)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_arrays_come_as_numpy_saved_them(array: numpy.ndarray, tmp_path: Path) -
     numpy.savez(tmp_path / "some.npz", array)
     numpy.save(tmp_path / "some.npy", array)
     for found in (
-        arrays.read_array(tmp_path / "some.npz", "arr_0"),
-        arrays.mapped_array(tmp_path / "some.npy"),
-        arrays.read_stream(io.BytesIO((tmp_path / "some.npy").read_bytes()), tmp_path / "x"),
+        array_files.read_array(tmp_path / "some.npz", "arr_0"),
+        array_files.mapped_array(tmp_path / "some.npy"),
+        array_files.read_stream(io.BytesIO((tmp_path / "some.npy").read_bytes()), tmp_path / "x"),
     ):
         assert found.shape == array.shape
         assert numpy.array_equal(found, array)
@@ -156,7 +156,7 @@ def test_arrays_come_as_numpy_saved_them(array: numpy.ndarray, tmp_path: Path) -
 def test_more_than_the_machine_has_is_refused_before_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("falconcal.io.regular.memory_of_machine", lambda: 100)
+    monkeypatch.setattr("falconcal.io.regular_files.memory_of_machine", lambda: 100)
     with pytest.raises(UserError, match="declares 640 bytes, this machine has 100 bytes"):
         load(whole(tmp_path / "some.npz"))
 
@@ -166,7 +166,7 @@ def test_two_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
         archive.writestr("inputs.npy", "x")
         archive.writestr("inputs", "x")
     with pytest.raises(UserError, match="'inputs' twice"):
-        arrays.array_names(tmp_path / "some.npz")
+        array_files.array_names(tmp_path / "some.npz")
 
 
 @pytest.mark.parametrize("name", ["some.npz", "some.npy", "some.csv"])
@@ -305,4 +305,4 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
     polars.DataFrame({"a": range(999)}).write_parquet(file)
     file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(UserError, match=r"some\.parquet: cannot be read as Parquet"):
-        tables.parquet_header(file)
+        table_files.parquet_header(file)

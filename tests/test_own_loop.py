@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from falconcal import Bounds, Falcon, FalconStep
 from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from tests.conftest import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")

@@ -15,7 +15,7 @@ from falconcal.metrics import (
     negative_log_likelihood,
     smooth_calibration_error,
 )
-from falconcal.predictions import Predictions
+from falconcal.metrics.predictions import Predictions
 from tests.conftest import reference
 from tests.test_metrics import two_class
 

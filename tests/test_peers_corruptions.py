@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from falconcal.shifts.corruptions import CORRUPTIONS
-from falconcal.shifts.corruptions.blur import moved
+from falconcal.shifts.corruptions.blur import motion_blurred
 from falconcal.shifts.corruptions.digital import elastic_transform
 from falconcal.shifts.corruptions.edges import canny
 from falconcal.shifts.corruptions.smoothing import gaussian
-from falconcal.shifts.corruptions.spatter import light
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.corruptions.spatter import highlights
+from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.peer_corruptions import peer
 from tests.test_corruptions import RANDOM, natural, shift
 
@@ -57,7 +57,7 @@ def test_images_have_the_same_statistics(name: str, size: int) -> None:
 @pytest.mark.parametrize("size", COUNTS)
 def test_elastic_fields_of_the_peers_form_have_the_same_statistics(size: int) -> None:
     images = natural(size, COUNTS[size])
-    noise = Noise("elastic", 0, 1, torch.arange(len(images)))
+    noise = KeyedNoise("elastic", 0, 1, torch.arange(len(images)))
     for level, share in enumerate((0.05, 0.065, 0.085, 0.1, 0.12), start=1):
         amplitude = 250 * share * 0.005 * size
         ours = statistics(elastic_transform(images, noise, amplitude, 0.01 * size, 0), images)
@@ -89,14 +89,14 @@ def test_motion_along_an_angle_agrees_pixel_by_pixel(angle: float) -> None:
     images = natural(224, 1)
     image = images[0].permute(1, 2, 0).numpy()
     theirs = module._motion_blur(image, radius=15, sigma=8, angle=angle)
-    ours = moved(images, torch.tensor([angle]), 15, 8)[0].permute(1, 2, 0)
+    ours = motion_blurred(images, torch.tensor([angle]), 15, 8)[0].permute(1, 2, 0)
     numpy.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize(("deviation", "smoothing"), [(0.3, 4.0), (0.3, 1.0), (0.1, 0.7)])
 def test_light_on_water_agrees_with_opencv(deviation: float, smoothing: float) -> None:
     cv2 = pytest.importorskip("cv2")
-    raw = Noise("some", 0, 1, torch.arange(1)).paired_normal((1, 224, 224)) * deviation + 0.65
+    raw = KeyedNoise("some", 0, 1, torch.arange(1)).paired_normal((1, 224, 224)) * deviation + 0.65
     liquid = gaussian(raw, smoothing)
     depth = (liquid * (liquid >= 0.68) * 255).clamp(0, 255).floor()
     edges = cv2.Canny(depth[0, 0].byte().numpy(), 50, 150)
@@ -105,4 +105,4 @@ def test_light_on_water_agrees_with_opencv(deviation: float, smoothing: float) -
     even = cv2.equalizeHist((cv2.blur(far, (3, 3)) + 1e-4).astype(numpy.uint8))
     kernel = numpy.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
     theirs = cv2.blur(cv2.filter2D(even, cv2.CV_8U, kernel), (3, 3))
-    assert numpy.abs(light(depth)[0, 0].numpy() - theirs).mean() < 0.5
+    assert numpy.abs(highlights(depth)[0, 0].numpy() - theirs).mean() < 0.5

@@ -18,16 +18,16 @@ from torch import Tensor, nn
 import falconcal
 from falconcal.cli import main
 from falconcal.data import Bounds
-from falconcal.predicting import (
-    Outcome,
+from falconcal.inference.inputs import (
+    PredictionCounts,
     choose_threshold,
     chose_its_epoch,
-    open_source,
-    predict_into,
+    open_inputs,
+    write_predictions,
 )
-from falconcal.predicting.images import read_input
-from falconcal.predicting.source import BATCH
-from falconcal.saving import ModelFacts, SavedModel
+from falconcal.inference.inputs.image_inputs import read_input
+from falconcal.inference.inputs.input_source import BATCH
+from falconcal.inference.model_file import ModelMetadata, SavedModel
 from tests.conftest import CLASSES, small_network, stripes
 from tests.stripes import TRUST, Columns, load_own
 
@@ -69,15 +69,15 @@ def rows(tmp_path: Path) -> SavedModel:
 
 
 def with_facts(saved: SavedModel, **changes: Any) -> SavedModel:
-    from falconcal.settings import as_dict
+    from falconcal.core.settings import as_dict
 
-    return SavedModel(saved.model, ModelFacts(**{**as_dict(saved.facts), **changes}))
+    return SavedModel(saved.model, ModelMetadata(**{**as_dict(saved.metadata), **changes}))
 
 
 def answers(
     saved: SavedModel, source: Path, out: Path, threshold: float | None = None
-) -> tuple[polars.DataFrame, Outcome]:
-    outcome = predict_into(out, saved, open_source(source, saved.facts), threshold)
+) -> tuple[polars.DataFrame, PredictionCounts]:
+    outcome = write_predictions(out, saved, open_inputs(source, saved.metadata), threshold)
     read = polars.read_parquet if out.suffix == ".parquet" else polars.read_csv
     return read(out), outcome
 
@@ -165,7 +165,7 @@ def test_a_folder_of_images(tmp_path: Path, pictures: SavedModel) -> None:
 def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedModel) -> None:
     colour = torch.tensor([1.0, 0.5, 0.25])[:, None, None].expand(3, 40, 60)
     write_image(tmp_path / "colour.png", colour)
-    grey = read_input(tmp_path / "colour.png", pictures.facts)
+    grey = read_input(tmp_path / "colour.png", pictures.metadata)
     assert grey.shape == (1, 28, 28)
     red, green, blue = 255, 128, 64
     luminance = (0.299 * red + 0.587 * green + 0.114 * blue) / 255  # ITU-R 601
@@ -173,13 +173,13 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
 
     framing = falconcal.Framing(height=10, width=20)
     shaped = with_facts(pictures, shape=[3, 10, 20], framing=framing)
-    wide = with_facts(shaped, bounds=Bounds(-1.0, 1.0)).facts
+    wide = with_facts(shaped, bounds=Bounds(-1.0, 1.0)).metadata
     image = read_input(tmp_path / "colour.png", wide)
     assert image.shape == (3, 10, 20)
     expected = torch.tensor([red, green, blue]) / 255 * 2 - 1
     assert torch.allclose(image, expected[:, None, None].expand(3, 10, 20), atol=1e-6)
 
-    normalised = with_facts(shaped, mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]).facts
+    normalised = with_facts(shaped, mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]).metadata
     image = read_input(tmp_path / "colour.png", normalised)
     by_hand = [(1 - 0.5) / 0.1, (128 / 255 - 0.4) / 0.2, (64 / 255 - 0.3) / 0.4]
     assert image[:, 3, 4].tolist() == pytest.approx(by_hand, abs=1e-5)
@@ -216,8 +216,8 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
     assert answer.returncode == 0, answer.stderr
     table = polars.read_csv(tmp_path / "runs" / "predict" / "x.csv")
     check(table, pictures.model, inputs)
-    assert pictures.facts.risks is not None
-    threshold = pictures.facts.risks.threshold(0.9)
+    assert pictures.metadata.risks is not None
+    threshold = pictures.metadata.risks.threshold(0.9)
     assert table["rejected"].to_list() == (table["confidence"] < threshold).to_list()
     assert f"12 examples, {table['rejected'].sum()} rejected" in answer.stdout
     assert "Answers: runs/predict/x.csv" in answer.stdout
@@ -235,13 +235,13 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
 def test_a_model_tells_whether_validation_data_chose_its_epoch(
     rows: SavedModel, method: dict[str, Any] | None, chose: bool
 ) -> None:
-    assert chose_its_epoch(with_facts(rows, method=method).facts) is chose
+    assert chose_its_epoch(with_facts(rows, method=method).metadata) is chose
 
 
 def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from rich.console import Console
 
-    from falconcal.progress import PlainLines
+    from falconcal.cli.progress import PlainLines
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
@@ -249,8 +249,8 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")
-    assert saved.facts.risks is not None
-    assert saved.facts.risks.accepted[-1] == 30
+    assert saved.metadata.risks is not None
+    assert saved.metadata.risks.accepted[-1] == 30
     inputs = stripes(9, 4).inputs
     numpy.save(tmp_path / "x.npy", inputs.numpy())
     answer = command(tmp_path, run, "x.npy", "--out", "o.parquet")
@@ -266,7 +266,7 @@ def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, nam
     )
     del values
     tracemalloc.start()
-    count = sum(len(batch.inputs) for batch in open_source(tmp_path / name, rows.facts).batches)
+    count = sum(len(batch.inputs) for batch in open_inputs(tmp_path / name, rows.metadata).batches)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 200_000
@@ -274,14 +274,14 @@ def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, nam
 
 
 def test_tokens_are_whole_numbers_that_the_model_knows(tmp_path: Path, rows: SavedModel) -> None:
-    facts = with_facts(rows, tokens=10).facts
+    metadata = with_facts(rows, tokens=10).metadata
     numpy.save(tmp_path / "x.npy", numpy.array([[1, 2, 3, 9]]))
-    (batch,) = open_source(tmp_path / "x.npy", facts).batches
+    (batch,) = open_inputs(tmp_path / "x.npy", metadata).batches
     assert batch.inputs.dtype == torch.long
     for bad in (10, -1, 0.5):
         numpy.save(tmp_path / "x.npy", numpy.array([[1, 2, 3, 4], [1, bad, 3, 4]]))
         with pytest.raises(falconcal.UserError, match=r"row 1 .*whole numbers from 0 to 9"):
-            list(open_source(tmp_path / "x.npy", facts).batches)
+            list(open_inputs(tmp_path / "x.npy", metadata).batches)
 
 
 @pytest.mark.parametrize(
@@ -368,20 +368,20 @@ def test_images_need_a_model_of_images_that_knows_their_range(
 ) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(falconcal.UserError, match="found none"):
-        open_source(tmp_path / "empty", pictures.facts)
+        open_inputs(tmp_path / "empty", pictures.metadata)
     with pytest.raises(falconcal.UserError, match="a model of images"):
-        open_source(tmp_path / "empty", rows.facts)
+        open_inputs(tmp_path / "empty", rows.metadata)
     with pytest.raises(falconcal.UserError, match="save it with bounds"):
-        open_source(tmp_path / "empty", with_facts(pictures, bounds=None).facts)
+        open_inputs(tmp_path / "empty", with_facts(pictures, bounds=None).metadata)
 
 
 def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: SavedModel) -> None:
-    assert choose_threshold(rows.facts, None, None) is None
-    assert choose_threshold(rows.facts, 0.8, None) == 0.8
+    assert choose_threshold(rows.metadata, None, None) is None
+    assert choose_threshold(rows.metadata, 0.8, None) == 0.8
     with pytest.raises(falconcal.UserError, match="saved without validation data"):
-        choose_threshold(rows.facts, None, 0.1)
+        choose_threshold(rows.metadata, None, 0.1)
     with pytest.raises(falconcal.UserError, match=r"no threshold keeps the error at 0\.001"):
-        choose_threshold(pictures.facts, None, 0.001)
+        choose_threshold(pictures.metadata, None, 0.001)
 
 
 @pytest.mark.parametrize(

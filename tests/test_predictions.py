@@ -7,7 +7,8 @@ from torch import nn
 
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
-from falconcal.predictions import Predictions, predict
+from falconcal.metrics.predictions import Predictions
+from falconcal.models.predict import predict
 from tests.conftest import small_network, stripes
 
 

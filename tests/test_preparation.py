@@ -9,21 +9,21 @@ from torch import nn
 
 from falconcal.data import Dataset, Preparation, load_dataset
 from falconcal.errors import UsageError
+from falconcal.inference.model_file import load, save
 from falconcal.models import make_model
-from falconcal.models.prepared import Prepared
-from falconcal.saving import load, save
-from falconcal.shifts.adversarial import fgsm
+from falconcal.models.prepared_model import PreparedModel
+from falconcal.shifts.fgsm import fgsm
 from tests.made_data import write_mnist
 
 
 def test_images_are_averaged_then_normalised() -> None:
     images = torch.rand(2, 3, 8, 8)
     preparation = Preparation(side=4, mean=(0.1, 0.2, 0.3), deviation=(1.0, 2.0, 4.0))
-    seen = Prepared(nn.Identity(), preparation)(images)
+    seen = PreparedModel(nn.Identity(), preparation)(images)
     expected = images.reshape(2, 3, 4, 2, 4, 2).mean((3, 5))
     for channel, (mean, deviation) in enumerate([(0.1, 1), (0.2, 2), (0.3, 4)]):
         torch.testing.assert_close(seen[:, channel], (expected[:, channel] - mean) / deviation)
-    assert not Prepared(nn.Identity(), preparation).state_dict()
+    assert not PreparedModel(nn.Identity(), preparation).state_dict()
 
 
 def test_a_network_sees_prepared_images_and_fgsm_moves_pixels(tiny: Dataset) -> None:
@@ -42,7 +42,7 @@ def test_a_saved_model_keeps_its_preparation(tiny: Dataset, tmp_path: Path) -> N
     shape = tiny.train.shape
     save(model, file, "mlp", classes=tiny.classes, shape=shape, preparation=preparation)
     loaded = load(file)
-    assert loaded.facts.preparation == preparation
+    assert loaded.metadata.preparation == preparation
     inputs = tiny.test.first(3).inputs
     torch.testing.assert_close(loaded.model(inputs), model(inputs), rtol=0, atol=0)
 

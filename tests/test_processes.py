@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from falconcal import Bounds, Falcon, History, L2Dropout
 from falconcal.cli import app
+from falconcal.core.distributed import settings_for_torchrun
+from falconcal.core.method import innermost_method
 from falconcal.errors import UsageError, UserError
-from falconcal.losses import CalibrationForm
-from falconcal.method import innermost
-from falconcal.predictions import predict
-from falconcal.processes import with_started
-from falconcal.studies.study import placed
-from falconcal.training.batches import PartOfBatches, grouped
+from falconcal.models.predict import predict
+from falconcal.studies.study import with_devices
+from falconcal.training.batches import BatchSlices, accumulation_groups
+from falconcal.training.losses import CalibrationForm
 from tests.conftest import small_network, stripes
 from tests.evaluate_together import SIZES, loaders, scored
 from tests.stripes import TRUST, load_stripes, read_own_file
@@ -227,9 +227,9 @@ def test_devices_reach_every_training_of_a_study() -> None:
     scaled = {"method": "temperature", "base": {"method": "falcon", "epochs": 1}}
     named = {"method": "temperature", "base": "falcon"}
     methods = {**study.methods, "scaled": scaled, "named": named}
-    changed = placed(replace(study, methods=methods), {"devices": 2, "precision": None})
+    changed = with_devices(replace(study, methods=methods), {"devices": 2, "precision": None})
     for name in methods:
-        trained = innermost(changed.method(name))
+        trained = innermost_method(changed.method(name))
         assert isinstance(trained, L2Dropout | Falcon)
         assert (trained.devices, trained.precision) == (2, "32-true")
     falcon = changed.method("falcon")
@@ -242,14 +242,18 @@ def test_torchrun_decides_how_many_processes_there_are(monkeypatch: pytest.Monke
     started = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
     for name, value in started.items():
         monkeypatch.setenv(name, value)
-    assert with_started({"strategy": "ddp"}) == {"strategy": "ddp", "devices": 2, "num_nodes": 2}
+    assert settings_for_torchrun({"strategy": "ddp"}) == {
+        "strategy": "ddp",
+        "devices": 2,
+        "num_nodes": 2,
+    }
     with pytest.raises(UsageError, match="for devices 2, not 3"):
-        with_started({"devices": 3})
+        settings_for_torchrun({"devices": 3})
 
 
 def test_parts_of_batches_are_the_whole() -> None:
     batches = load_stripes().train.batches(13)
-    parts = [list(PartOfBatches(batches, part, 3)) for part in range(3)]
+    parts = [list(BatchSlices(batches, part, 3)) for part in range(3)]
     for inputs, labels in batches:
         mine = [part.pop(0) for part in parts if len(inputs) >= 3]
         if mine:
@@ -259,5 +263,5 @@ def test_parts_of_batches_are_the_whole() -> None:
 
 def test_groups_hold_so_many_the_last_perhaps_fewer() -> None:
     batches = [(torch.tensor([number]), torch.tensor([0])) for number in range(5)]
-    sizes = [len(group) for group in grouped(batches, 2)]
+    sizes = [len(group) for group in accumulation_groups(batches, 2)]
     assert json.dumps(sizes) == "[2, 2, 1]"

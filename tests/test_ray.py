@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import RUN_FILES
-from falconcal.studies import ray_cluster
+from falconcal.io.output_folder import RUN_FILES
 from falconcal.studies.events import Event
-from falconcal.studies.reference import OWN_RUN
-from falconcal.studies.run import Workplace
-from falconcal.studies.runner import gather, run_study
+from falconcal.studies.executors import ray_cluster
+from falconcal.studies.reference import REFERENCE_RUN
+from falconcal.studies.run import StudyContext
+from falconcal.studies.runner import collect_rows, run_study
 from falconcal.studies.store import Store
 from tests.run_for_killing import CALIBRATED
 from tests.stripes import DEATHS, read_own
@@ -54,12 +54,12 @@ def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
 ) -> None:
     monkeypatch.setattr(ray, "get", lambda sent: sent)
     study = read_own(CALIBRATED, "test", ["dropout.keep=best"])
-    here = Workplace(study, Store(tmp_path / "here"))
-    for run in (OWN_RUN, key("falcon"), key("scaled")):
+    here = StudyContext(study, Store(tmp_path / "here"))
+    for run in (REFERENCE_RUN, key("falcon"), key("scaled")):
         files, mail = ray_cluster.files_for(here, run), Mail()
         unseen = tmp_path / "elsewhere" / "mark"
-        order = ray_cluster.Order(study, run, unseen, threads=1, path=[], files=files)
-        last, sent = ray_cluster.do_there(order, mail)
+        order = ray_cluster.RunRequest(study, run, unseen, threads=1, path=[], files=files)
+        last, sent = ray_cluster.run_on_cluster(order, mail)
         assert Event.from_bytes(last).kind == "done"
         kinds = {Event.from_bytes(message).kind for message in mail}
         assert "begun" in kinds
@@ -68,7 +68,7 @@ def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     assert {path.name for path in key("scaled").folder(tmp_path / "here").iterdir()} == {*RUN_FILES}
     assert "epoch" not in kinds  # the last one calibrated what was sent along
     run_study(study, tmp_path / "whole", Silent(), ["falcon", "scaled"])
-    gather(study, here.store)
+    collect_rows(study, here.store)
     assert same_rows(tmp_path / "whole", tmp_path / "here")
 
 
@@ -77,8 +77,8 @@ def test_a_run_that_fails_elsewhere_sends_nothing_but_its_reason(
 ) -> None:
     monkeypatch.setattr(ray, "get", lambda sent: sent)
     study = read_own(CALIBRATED + TROUBLE, "test")
-    order = ray_cluster.Order(study, key("raising"), tmp_path / "mark" / "no", 1, [])
-    last, sent = ray_cluster.do_there(order, Mail())
+    order = ray_cluster.RunRequest(study, key("raising"), tmp_path / "mark" / "no", 1, [])
+    last, sent = ray_cluster.run_on_cluster(order, Mail())
     assert Event.from_bytes(last).text == "KeyError: 'of no use'"
     assert not sent
 

@@ -13,9 +13,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
-from falconcal.bins import EDGE_TOLERANCE
 from falconcal.data import Dataset, Examples, TensorBatches
-from falconcal.errors import UserError
+from falconcal.errors import CalibrationWarning, UserError
 from falconcal.methods import METHODS, Falcon, L2Dropout
 from falconcal.metrics import (
     accuracy,
@@ -23,24 +22,25 @@ from falconcal.metrics import (
     expected_calibration_error,
     negative_log_likelihood,
 )
-from falconcal.predictions import LOWEST_LOG, Predictions, predict
+from falconcal.metrics.binning import EDGE_TOLERANCE
+from falconcal.metrics.predictions import LOWEST_LOG, Predictions
+from falconcal.models.predict import predict
 from falconcal.recalibration import (
-    Calibration,
+    Calibrator,
+    FittedCalibrator,
     HistogramBinning,
     Isotonic,
-    Recalibration,
     ScalingBinning,
     Temperature,
     VectorScaling,
 )
 from falconcal.recalibration.scaling_binning import three_parts
-from falconcal.recalibration.temperature import CalibrationWarning
 from tests.conftest import small_network
 
 CALIBRATORS: dict[str, Any] = {
     name: method
     for name, method in METHODS.items()
-    if isinstance(method, type) and issubclass(method, Recalibration)
+    if isinstance(method, type) and issubclass(method, Calibrator)
 }
 
 
@@ -63,7 +63,7 @@ def mistaken(tiny: Dataset) -> TensorBatches:
     return Examples(tiny.train.inputs, labels, tiny.bounds, tiny.classes).batches(30)
 
 
-def parameter(calibration: Calibration, name: str) -> Tensor:
+def parameter(calibration: FittedCalibrator, name: str) -> Tensor:
     return calibration.get_buffer(name)
 
 
@@ -562,4 +562,4 @@ def test_calibrators_compose(tiny: Dataset) -> None:
     torch.testing.assert_close(
         predict(twice, tiny.test).log_probs, predict(vector, tiny.test).log_probs
     )
-    assert isinstance(VectorScaling(base=Temperature()).structure(model), nn.Module)
+    assert isinstance(VectorScaling(base=Temperature()).build(model), nn.Module)

@@ -12,17 +12,18 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from falconcal.bins import bin_index
 from falconcal.cli import app
 from falconcal.errors import UserError
-from falconcal.files import write_bytes, write_text
+from falconcal.io.atomic import write_bytes, write_text
 from falconcal.metrics import BINS, reliability_curve
-from falconcal.predictions import Scores
-from falconcal.report import engine, summary_table, write_report
-from falconcal.report import page as page_module
-from falconcal.report.cells import bin_of
-from falconcal.report.charts import file_names
-from falconcal.report.curves import reliability_bins
+from falconcal.metrics.binning import bin_index
+from falconcal.metrics.predictions import Scores
+from falconcal.report import summary_table, write_report
+from falconcal.report.charts import engine
+from falconcal.report.charts.by_level import file_names
+from falconcal.report.charts.chart_data import reliability_bins
+from falconcal.report.confidence_cells import bin_expression
+from falconcal.report.pages import report_page as page_module
 from falconcal.report.results import load_results
 
 TESTED, CHOSEN_ON = ("rotation", "noise", "zoom"), ("contrast",)
@@ -420,7 +421,7 @@ def test_bins_at_the_edges() -> None:
     confidence = torch.cat([confidence, edges.float().double()])
     table = polars.DataFrame({"confidence": confidence.numpy()})
     for bins in (1, 7, 10):
-        found = table.select(bin_of(polars.col("confidence"), bins)).to_series().to_list()
+        found = table.select(bin_expression(polars.col("confidence"), bins)).to_series().to_list()
         assert found == bin_index(confidence, bins).tolist()
 
 

@@ -13,32 +13,43 @@ from torch import nn
 
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
-from falconcal.evaluation import CLEAN, levels_of, rows_of, score
-from falconcal.evidence import holm, interval, pooled_difference, pooled_interval, signed_rank
-from falconcal.predictions import Scores
+from falconcal.evaluation.under_shift import (
+    CLEAN,
+    score_under_shift,
+    scores_by_level,
+    scores_to_rows,
+)
+from falconcal.evidence import (
+    holm,
+    interval,
+    pooled_difference,
+    pooled_interval,
+    signed_rank,
+)
+from falconcal.metrics.predictions import Scores
 from falconcal.report import summary_table, write_report
-from falconcal.report.columns import HEADLINE
-from falconcal.report.evidence import (
+from falconcal.report.charts.matrix import matrix_cells
+from falconcal.report.results import load_results
+from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
     COMPARED,
     SCHEMA,
-    Evidence,
+    EvidenceRow,
     PaperTest,
-    Row,
+    StudyEvidence,
     gather_evidence,
     least_chance,
     reference_of,
     resamples_for,
 )
-from falconcal.report.matrix import matrix_cells
-from falconcal.report.results import load_results
-from falconcal.report.verdicts import (
+from falconcal.report.tables.comparison_tables import (
     chance,
     corrected_chance,
     difference_tables,
     interval_texts,
     verdict,
 )
+from falconcal.report.tables.headline_columns import HEADLINE
 from falconcal.shifts import Shift
 from tests.test_report import one_thread
 
@@ -60,7 +71,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evidence(study: Path) -> Evidence:
+def evidence(study: Path) -> StudyEvidence:
     return gather_evidence(load_results(study))
 
 
@@ -92,7 +103,12 @@ def make_study(directory: Path, methods: tuple[str, ...]) -> Path:
     (directory / "study.json").write_text(json.dumps({"name": "small", **content}))
     for method in methods:
         for seed in SEEDS:
-            write_run(directory, method, seed, score(network(method, seed), examples(), SHIFTS))
+            write_run(
+                directory,
+                method,
+                seed,
+                score_under_shift(network(method, seed), examples(), SHIFTS),
+            )
     write_rows(directory)
     return directory
 
@@ -112,7 +128,7 @@ def write_rows(directory: Path) -> None:
     for file in sorted((directory / "runs" / "default").glob("*/*/scores.parquet")):
         method, seed = file.parts[-3], int(file.parts[-2].removeprefix("seed-"))
         key = {"study": "small", "variant": "default", "method": method, "seed": seed}
-        rows = rows_of(polars.read_parquet(file))
+        rows = scores_to_rows(polars.read_parquet(file))
         parts.append(
             rows.with_columns(polars.lit(value).alias(name) for name, value in key.items())
         )
@@ -125,16 +141,18 @@ def ladders(study: Path, method: str) -> list[list[Scores]]:
     for seed in SEEDS:
         file = study / "runs" / "default" / method / f"seed-{seed}" / "scores.parquet"
         parts = polars.read_parquet(file).with_columns(polars.col("shift").cast(polars.String))
-        clean = levels_of(parts.filter(shift=CLEAN))[0]
-        found += [[clean, *levels_of(parts.filter(shift=shift.name)).values()] for shift in SHIFTS]
+        clean = scores_by_level(parts.filter(shift=CLEAN))[0]
+        found += [
+            [clean, *scores_by_level(parts.filter(shift=shift.name)).values()] for shift in SHIFTS
+        ]
     return found
 
 
-def row_of(evidence: Evidence, **keys: str) -> dict[str, float]:
+def row_of(evidence: StudyEvidence, **keys: str) -> dict[str, float]:
     return evidence.table.filter(polars.col("shift").is_null(), **keys).row(0, named=True)
 
 
-def test_the_figures_are_those_of_the_summary(study: Path, evidence: Evidence) -> None:
+def test_the_figures_are_those_of_the_summary(study: Path, evidence: StudyEvidence) -> None:
     for summary in summary_table(study).to_dicts():
         for column in HEADLINE[:-1]:  # all but the time
             found = row_of(evidence, kind="interval", figure=column.name, first=summary["series"])
@@ -144,7 +162,9 @@ def test_the_figures_are_those_of_the_summary(study: Path, evidence: Evidence) -
 
 
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece", "last_level_confidence"])
-def test_intervals_are_those_of_the_library(study: Path, evidence: Evidence, figure: str) -> None:
+def test_intervals_are_those_of_the_library(
+    study: Path, evidence: StudyEvidence, figure: str
+) -> None:
     name = figure if figure == "last_level_confidence" else f"mean_{figure}"
     found = row_of(evidence, kind="interval", figure=name, first="falcon")
     expected = pooled_interval(ladders(study, "falcon"), figure)
@@ -165,11 +185,13 @@ def test_the_accuracy_of_one_seed_has_the_interval_of_accuracy(tmp_path: Path) -
 def ladders_of_one(study: Path) -> Scores:
     file = study / "runs" / "default" / "falcon" / "seed-0" / "scores.parquet"
     parts = polars.read_parquet(file).with_columns(polars.col("shift").cast(polars.String))
-    return levels_of(parts.filter(shift=CLEAN))[0]
+    return scores_by_level(parts.filter(shift=CLEAN))[0]
 
 
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
-def test_differences_are_those_of_the_library(study: Path, evidence: Evidence, figure: str) -> None:
+def test_differences_are_those_of_the_library(
+    study: Path, evidence: StudyEvidence, figure: str
+) -> None:
     keys = {"figure": f"mean_{figure}", "first": "dropout", "second": "falcon"}
     found = row_of(evidence, kind="difference", **keys)
     expected = pooled_difference(ladders(study, "dropout"), ladders(study, "falcon"), figure)
@@ -179,7 +201,7 @@ def test_differences_are_those_of_the_library(study: Path, evidence: Evidence, f
     assert found["first_value"] - found["second_value"] == pytest.approx(found["value"])
 
 
-def test_p_values_are_corrected_over_the_pairs_of_one_figure(evidence: Evidence) -> None:
+def test_p_values_are_corrected_over_the_pairs_of_one_figure(evidence: StudyEvidence) -> None:
     for figure in COMPARED:
         rows = evidence.table.filter(kind="difference", figure=figure)
         pairs = rows.select("first", "second").rows()
@@ -211,7 +233,7 @@ def values(study: Path, method: str, column: str, rungs: dict[str, list[int]]) -
     ],
 )
 def test_the_papers_tests_are_scipys(
-    study: Path, evidence: Evidence, name: str, column: str, rungs: dict[str, list[int]]
+    study: Path, evidence: StudyEvidence, name: str, column: str, rungs: dict[str, list[int]]
 ) -> None:
     rows = evidence.table.filter(kind="test", figure=name).to_dicts()
     assert [(row["first"], row["second"]) for row in rows] == [
@@ -253,7 +275,7 @@ def test_a_test_may_ask_for_examples_of_no_known_class(
         scores = polars.read_parquet(file).sample(fraction=1, shuffle=True, seed=0)
         scores.with_columns(label=unknown.otherwise(polars.col("label"))).write_parquet(file)
     outliers = PaperTest("outliers", "Outliers", "", "confidence", (("lost", 1),), signed_rank)
-    monkeypatch.setattr("falconcal.report.evidence.paper_tests", lambda _: (outliers,))
+    monkeypatch.setattr("falconcal.report.study_evidence.paper_tests", lambda _: (outliers,))
     table = gather_evidence(load_results(small)).table
     (test,) = table.filter(kind="test").to_dicts()
     assert (test["figure"], test["examples"]) == ("outliers", EXAMPLES)
@@ -302,7 +324,7 @@ def test_runs_on_other_examples_are_refused(study: Path, tmp_path: Path) -> None
         gather_evidence(load_results(other))
 
 
-def test_the_matrix_is_the_same_both_ways_round(evidence: Evidence) -> None:
+def test_the_matrix_is_the_same_both_ways_round(evidence: StudyEvidence) -> None:
     cells = matrix_cells(evidence)
     assert len(cells) == len(COMPARED) * 3 * 2
     turned = {"row better": "row worse", "row worse": "row better"}
@@ -315,7 +337,7 @@ def test_the_matrix_is_the_same_both_ways_round(evidence: Evidence) -> None:
 
 
 def test_verdicts_name_the_better_method() -> None:
-    row: Row = {"figure": "accuracy", "first": "a", "second": "b", "p_holm": 0.01}
+    row: EvidenceRow = {"figure": "accuracy", "first": "a", "second": "b", "p_holm": 0.01}
     row |= {"value": 0.1, "low": 0.05, "high": 0.15}
     assert verdict(row) == "a better"
     assert verdict(row | {"low": -0.15, "high": -0.05}) == "b better"
@@ -324,9 +346,9 @@ def test_verdicts_name_the_better_method() -> None:
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
 
 
-def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: Evidence) -> None:
+def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: StudyEvidence) -> None:
     """With 999 resamples none below 0.002 can be told; 15 pairs make 0.03 of it."""
-    row: Row = {"p": 2 / 1000, "p_holm": 15 * 2 / 1000}
+    row: EvidenceRow = {"p": 2 / 1000, "p_holm": 15 * 2 / 1000}
     assert corrected_chance(row, 999) == "at most 0.030"
     assert corrected_chance(row | {"p": 0.003}, 999) == "0.030"
     floor = evidence.table.filter(kind="difference")["p"].min()
@@ -337,7 +359,9 @@ def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: Evidence) ->
         assert cells[5].startswith("at most ") == (row["p"] == floor)
 
 
-def test_everything_stands_in_the_summary_and_on_the_page(study: Path, evidence: Evidence) -> None:
+def test_everything_stands_in_the_summary_and_on_the_page(
+    study: Path, evidence: StudyEvidence
+) -> None:
     page, summary = write_report(study).read_text(), (study / "summary.md").read_text()
     texts = interval_texts(evidence)
     assert len(texts) == len(SHARPNESS) * (len(HEADLINE) - 1)

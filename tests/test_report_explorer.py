@@ -12,9 +12,9 @@ import pytest
 
 from falconcal.metrics import expected_calibration_error, reliability_curve
 from falconcal.report import write_report
-from falconcal.report.explorer import explorer_data
+from falconcal.report.pages.explorer import explorer_data
 from falconcal.report.results import load_results
-from falconcal.report.rows import summary_csv
+from falconcal.report.tables.csv_files import summary_csv
 from tests.test_report import (
     CHOSEN_ON,
     LAST_LEVEL,

@@ -10,10 +10,9 @@ import pytest
 
 from falconcal.errors import UserError
 from falconcal.report import write_report
-from falconcal.report.charts import NLL, level_figure
-from falconcal.report.cost_charts import calibration_costs, cost_figures
-from falconcal.report.costs import Costs, cost_tables, costs_of
-from falconcal.report.distributions import (
+from falconcal.report.charts.by_level import NLL, level_figure
+from falconcal.report.charts.cost_charts import calibration_costs, cost_figures
+from falconcal.report.charts.distributions import (
     IN_DOMAIN,
     LOST,
     distribution_figure,
@@ -22,11 +21,12 @@ from falconcal.report.distributions import (
     distribution_tables,
     distributions,
 )
-from falconcal.report.evidence import gather_evidence
-from falconcal.report.page import sections
-from falconcal.report.panels import drawn as draw_files
-from falconcal.report.recalibration import recalibrated, recalibration_figures
+from falconcal.report.charts.figure import drawn as draw_files
+from falconcal.report.charts.recalibration_charts import recalibrated, recalibration_figures
+from falconcal.report.pages.report_page import sections
 from falconcal.report.results import load_results
+from falconcal.report.study_evidence import gather_evidence
+from falconcal.report.tables.costs import Costs, cost_tables, costs_of
 from tests import test_report
 from tests.test_report_evidence import SEEDS, SHARPNESS, make_study
 

@@ -7,7 +7,7 @@ import polars
 import pytest
 
 from falconcal.report import summary_table, write_paper, write_report
-from falconcal.report.published import paper_cells
+from falconcal.report.tables.paper_values import paper_cells
 from tests.test_report import make_study
 
 NAMED = json.dumps("digits")

@@ -22,18 +22,18 @@ from torch import nn
 
 import falconcal
 from falconcal.cli import main
+from falconcal.core.trust import NOBODY, Trust, trusting
 from falconcal.data import load_dataset
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import PLAIN, RunKey
+from falconcal.inference.model_file import load
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
+from falconcal.io.parsing import DEPTH, parse_json, parse_toml
+from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.methods import L2Dropout, make_method
-from falconcal.parsing import DEPTH, parse_json, parse_toml
-from falconcal.saving import load
-from falconcal.shifts import find_outliers, find_shift
+from falconcal.shifts import find_computed_shift, find_outliers
 from falconcal.studies import find_study
 from falconcal.studies.runner import run_study
 from falconcal.studies.study import Study, read_study
-from falconcal.tensors import read_tensors, write_tensors
-from falconcal.trust import NOBODY, Trust, trusting
 from tests.conftest import CLASSES, stripes
 from tests.stripes import load_stripes, read_own
 from tests.test_studies import Silent
@@ -63,7 +63,7 @@ NEVER = {
     "logging:FileHandler": "standard library",
     "test.support:import_helper": "standard library",
     "falconcal.models:make_model": "names of its tables",
-    "falconcal.files:write_text": "names of its tables",
+    "falconcal.io.atomic:write_text": "names of its tables",
     "falconcal:load": "names of its tables",
     "os.path:": "package.module:Name",
     ":system": "package.module:Name",
@@ -79,7 +79,7 @@ from pathlib import Path
 from torch import load as torch_load
 from torch.nn import Linear
 from falconcal.models import make_model
-from falconcal.data.digits import load as load_digits
+from falconcal.data.sets.digits import load as load_digits
 pathlib.Path(__file__).with_name("imported").touch()
 
 class Net(torch.nn.Module):
@@ -116,12 +116,12 @@ def touched(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} & {"imported", "called"}
 
 
-def forged(path: Path, **facts: Any) -> Path:
-    """Write a model file as a stranger might, its facts changed."""
+def forged(path: Path, **metadata: Any) -> Path:
+    """Write a model file as a stranger might, its metadata changed."""
     model = falconcal.make_model("mlp", load_dataset("digits"))
     falconcal.save(model, path, "mlp", classes=[*"0123456789"], shape=[1, 28, 28])
     tensors, head = read_tensors(path)
-    write_tensors(path, tensors, {**head, "facts": {**head["facts"], **facts}})
+    write_tensors(path, tensors, {**head, "facts": {**head["facts"], **metadata}})
     return path
 
 
@@ -149,8 +149,8 @@ def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Pat
         {"architecture": name, "arguments": wish},
         *({"method": one} for one in (method, based, made)),
     ]
-    for number, facts in enumerate(forgeries):
-        file = forged(tmp_path / f"{number}", **facts)
+    for number, metadata in enumerate(forgeries):
+        file = forged(tmp_path / f"{number}", **metadata)
         with harmless(), pytest.raises(UserError, match=NEVER.get(name, "--trust-code lure ")):
             load(file)
     assert not touched(lure)
@@ -158,7 +158,7 @@ def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Pat
 
 
 def test_a_model_file_that_asks_for_more_than_it_holds_takes_no_memory(tmp_path: Path) -> None:
-    for facts in (
+    for metadata in (
         {"shape": [2**40, 2**40]},
         {"shape": [1, 8000, 8000]},
         {"shape": [1, 5000, 5000]},
@@ -167,12 +167,12 @@ def test_a_model_file_that_asks_for_more_than_it_holds_takes_no_memory(tmp_path:
         {"method": {"method": "ensemble", "size": 10**12}},
         {"method": {"method": "ensemble", "base": {"method": "ensemble", "size": 10**9}}},
     ):
-        file = forged(tmp_path / "model", **facts)
+        file = forged(tmp_path / "model", **metadata)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with harmless(), pytest.raises(UserError):
             load(file)
         taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        assert taken < 400_000, facts  # kilobytes; the largest picture that is taken has 131,000
+        assert taken < 400_000, metadata  # kilobytes; the largest picture that is taken has 131,000
 
 
 def test_predict_refuses_a_forged_model_with_code_2(
@@ -237,7 +237,7 @@ def test_what_is_no_name_of_code_is_refused(name: str, lure: Path) -> None:
 def test_names_for_tuning_and_settings_of_before_are_no_way_around(
     tmp_path: Path, lure: Path
 ) -> None:
-    from falconcal.tuning.spaces import check_search
+    from falconcal.studies.tuning.spaces import check_search
 
     searched = TEXT + f"[methods.ensemble]\n[search.ensemble]\nfactory = ['{OUTSIDE}']\n"
     with harmless(), pytest.raises(UsageError):
@@ -287,8 +287,8 @@ def test_the_standard_library_is_never_called_whatever_is_trusted(name: str) -> 
     for call in (
         lambda: make_method({"method": name}, trust),
         lambda: make_method({"method": name}),
-        lambda: find_shift(name, trust=trust),
-        lambda: find_shift(name),
+        lambda: find_computed_shift(name, trust=trust),
+        lambda: find_computed_shift(name),
         lambda: find_outliers(name, trust),
         lambda: load_dataset(name),
         lambda: falconcal.make_model(name, load_stripes()),
@@ -390,16 +390,16 @@ def test_trust_is_asked_for_again_when_a_run_goes_on(
     (tmp_path / "study.toml").write_text(OWN)
     assert left(monkeypatch, tmp_path, "run", "study.toml", "--out", "out") == 2
     assert "add --trust-code tests" in capsys.readouterr().err
-    weights = RunKey(PLAIN, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors"
+    weights = RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors"
     with pytest.raises(UsageError, match="add --trust-code tests"):
         load(weights)
-    assert load(weights, trust_code=["tests"]).facts.architecture == "tests.stripes:make_small"
+    assert load(weights, trust_code=["tests"]).metadata.architecture == "tests.stripes:make_small"
 
 
 def test_a_study_takes_its_trust_to_other_processes() -> None:
     study = pickle.loads(pickle.dumps(read_own(OWN, "test")))
     assert study.trust == trusting(["tests"])
-    assert study.variant(PLAIN).trust == study.trust
+    assert study.variant(DEFAULT_VARIANT).trust == study.trust
     assert "trust" not in study.resolved()
 
 
@@ -474,12 +474,12 @@ def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
 
 def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    from falconcal.tuning.ledger import Ledger
+    from falconcal.studies.tuning.trial_store import TrialStore
 
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "out" / ".workers").mkdir(parents=True)
-    ledger = Ledger(tmp_path / "out", None, "study")
+    ledger = TrialStore(tmp_path / "out", None, "study")
     trials = ledger.trials_of("dropout")
     ledger.plan(trials, [{}])
     trial = ledger.claim(trials, 0)
@@ -501,22 +501,22 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
     fit()
     (file,) = tmp_path.iterdir()
-    tensors, facts = read_tensors(file)
+    tensors, metadata = read_tensors(file)
     state = next(name for name in tensors if name.endswith("exp_avg"))
-    place = facts["place"]
+    place = metadata["place"]
     changes: list[dict[str, Any]] = [
         {"records": "x"}, {"place": {}}, {"optimizers": []}, {"place": {**place, "epoch": 10**9}},
         {"place": {**place, "random": {"now": {"numpy": ["MT19937", [1], 2, 0, 0.0]}}}},
-        {"optimizers": [{**facts["optimizers"][0], "groups": [{"lr": "os:system"}]}]},
+        {"optimizers": [{**metadata["optimizers"][0], "groups": [{"lr": "os:system"}]}]},
     ]  # fmt: skip
     for change in changes:
-        write_tensors(file, tensors, {**facts, **change})
+        write_tensors(file, tensors, {**metadata, **change})
         with harmless(tmp_path), pytest.raises(UserError, match=r"looks damaged.*delete it"):
             fit()
-    write_tensors(file, {**tensors, state: torch.zeros(3)}, facts)
+    write_tensors(file, {**tensors, state: torch.zeros(3)}, metadata)
     with pytest.raises(UserError, match="looks damaged"):
         fit()
-    write_tensors(file, tensors, facts)
+    write_tensors(file, tensors, metadata)
     fit()
 
 
@@ -542,15 +542,15 @@ def test_no_pickle_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "raw.pth").write_bytes(pickle.dumps(Pickled(mark)))
     forged(tmp_path / "model")
     saved = load(tmp_path / "model")
-    from falconcal.predicting import open_source
-    from falconcal.reading import read_predictions
+    from falconcal.inference.inputs import open_inputs
+    from falconcal.inference.prediction_files import read_predictions
 
     data = load_stripes()
     for call in (
         lambda: load_dataset("npz", path=str(tmp_path / "x.npz")),
         lambda: read_predictions(tmp_path / "x.npz"),
-        lambda: next(iter(open_source(tmp_path / "x.npz", saved.facts).batches)),
-        lambda: next(iter(open_source(tmp_path / "x.npy", saved.facts).batches)),
+        lambda: next(iter(open_inputs(tmp_path / "x.npz", saved.metadata).batches)),
+        lambda: next(iter(open_inputs(tmp_path / "x.npy", saved.metadata).batches)),
         lambda: falconcal.make_model("mlp", data, weights=tmp_path / "x.pth"),
         lambda: falconcal.make_model("mlp", data, weights=tmp_path / "raw.pth"),
     ):
@@ -613,7 +613,7 @@ def test_json_of_any_depth_and_length_is_a_sentence(text: str, words: str, tmp_p
 
 
 def _with_facts(content: bytes, text: str) -> bytes:
-    """Return a safetensors file with other facts in its head."""
+    """Return a safetensors file with other metadata in its head."""
     length = int.from_bytes(content[:8], "little")
     head = json.loads(content[8 : 8 + length])
     head["__metadata__"] = {"falconcal": text}

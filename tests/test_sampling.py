@@ -9,17 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from falconcal import sampling
-from falconcal.data.examples import mixed_seed
-from falconcal.entrance import input_gradient
+from falconcal.core.hashing import content_keys
+from falconcal.core.perturbation_point import input_gradient
+from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.errors import UserError
-from falconcal.hashing import content_keys
-from falconcal.masks import KeyedMasks
 from falconcal.methods import METHODS
-from falconcal.models import LeNet, PixelRecurrent, TokenTransformer
-from falconcal.modes import seeded_random
-from falconcal.sampling import Sampled, mean_probabilities
-from falconcal.training.preparing import lay_out_weights
+from falconcal.models import LeNet, PixelRecurrent, TokenTransformer, sampling
+from falconcal.models.keyed_masks import KeyedMasks
+from falconcal.models.sampling import SampledModel, mean_probabilities
+from falconcal.training.context import weights_to_channels_last
 
 
 def is_dropout(layer: nn.Module) -> bool:
@@ -85,7 +83,7 @@ def masks_of(seed: int, inputs: Tensor, draws: int, features: int) -> Tensor:
 def test_the_mean_is_that_of_passes_with_the_same_masks() -> None:
     """One dropout layer: its mask of all rows is that of the draws one after another."""
     network = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3)).eval()
-    inputs, model = torch.randn(5, 4), Sampled(network, 7, is_dropout, seed=3).eval()
+    inputs, model = torch.randn(5, 4), SampledModel(network, 7, is_dropout, seed=3).eval()
     with torch.no_grad():
         masks = masks_of(3, inputs, 7, 6)
         draws = [network[2](network[0](inputs) * mask).softmax(1) for mask in masks]
@@ -102,13 +100,13 @@ def test_the_mean_comes_near_the_expectation() -> None:
         cases = {case: network[1](inputs * torch.tensor([case]) / 0.75).softmax(1) for case in kept}
         expected = sum(kept[case] * cases[case] for case in kept)
         outer = nn.Sequential(nn.Identity(), network)
-        found = Sampled(outer, 20_000, is_dropout).eval()(inputs).exp()
+        found = SampledModel(outer, 20_000, is_dropout).eval()(inputs).exp()
     torch.testing.assert_close(found, expected, atol=0.01, rtol=0.0)
 
 
 def test_what_is_the_same_in_all_draws_is_computed_once() -> None:
     network = Network()
-    model = Sampled(network, 50, is_dropout).eval()
+    model = SampledModel(network, 50, is_dropout).eval()
     model(torch.randn(8, 4))  # where the rows are multiplied is tried once
     network.before.rows.clear()
     network.after.rows.clear()
@@ -119,7 +117,7 @@ def test_what_is_the_same_in_all_draws_is_computed_once() -> None:
 
 def test_large_batches_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Network()
-    model, inputs = Sampled(network, 50, is_dropout).eval(), torch.randn(8, 4)
+    model, inputs = SampledModel(network, 50, is_dropout).eval(), torch.randn(8, 4)
     model(inputs)
     network.before.rows.clear()
     monkeypatch.setattr(sampling, "ELEMENTS", 3 * 50 * 6)
@@ -130,7 +128,7 @@ def test_large_batches_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_batches_of_tokens_go_in_parts_of_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     network = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Dropout(0.5), nn.Linear(20, 3))
-    model, tokens = Sampled(network, 50, is_dropout).eval(), torch.randint(9, (8, 5))
+    model, tokens = SampledModel(network, 50, is_dropout).eval(), torch.randint(9, (8, 5))
     whole = model(tokens)
     monkeypatch.setattr(sampling, "ELEMENTS", 20 * 8 * 20)
     assert network[3].weight.grad is None
@@ -142,7 +140,7 @@ def test_large_batches_of_tokens_go_in_parts_of_draws(monkeypatch: pytest.Monkey
 
 
 def test_a_batch_gets_the_same_answer_again_and_the_callers_random_numbers_are_left() -> None:
-    model, inputs = Sampled(Network(), 5, is_dropout).eval(), torch.randn(8, 4)
+    model, inputs = SampledModel(Network(), 5, is_dropout).eval(), torch.randn(8, 4)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -155,7 +153,7 @@ def test_a_batch_gets_the_same_answer_again_and_the_callers_random_numbers_are_l
 
 def test_it_leaves_the_network_as_it_was() -> None:
     network = Network()
-    model = Sampled(network, 5, is_dropout).eval()
+    model = SampledModel(network, 5, is_dropout).eval()
     before = copy.deepcopy(network.state_dict())
     model(torch.randn(8, 4))
     for name, value in network.state_dict().items():
@@ -167,7 +165,7 @@ def test_it_leaves_the_network_as_it_was() -> None:
 
 def test_in_training_it_is_the_network() -> None:
     network = Network()
-    model, inputs = Sampled(network, 5, is_dropout).train(), torch.randn(8, 4)
+    model, inputs = SampledModel(network, 5, is_dropout).train(), torch.randn(8, 4)
     with seeded_random(1):
         ours = model(inputs)
     with seeded_random(1):
@@ -177,7 +175,7 @@ def test_in_training_it_is_the_network() -> None:
 
 
 def test_gradients_reach_the_inputs() -> None:
-    model = Sampled(Network(), 5, is_dropout).eval()
+    model = SampledModel(Network(), 5, is_dropout).eval()
     inputs = torch.randn(8, 4, requires_grad=True)
     model(inputs)[:, 0].sum().backward()
     assert inputs.grad is not None
@@ -186,7 +184,7 @@ def test_gradients_reach_the_inputs() -> None:
 
 def test_rows_are_multiplied_before_a_connection_past_the_dropout() -> None:
     network = nn.Sequential(Counted(nn.Linear(4, 6)), Skipping(), Skipping(), nn.Linear(6, 3))
-    model, inputs = Sampled(network, 40, is_dropout).eval(), torch.randn(8, 4)
+    model, inputs = SampledModel(network, 40, is_dropout).eval(), torch.randn(8, 4)
     with torch.no_grad():
         together = model(inputs)
         (fan,) = model.fans.values()
@@ -198,7 +196,7 @@ def test_rows_are_multiplied_before_a_connection_past_the_dropout() -> None:
 
 
 def test_one_example_is_no_reason_to_broadcast_several() -> None:
-    model = Sampled(nn.Sequential(Skipping(), nn.Linear(6, 3)), 5, is_dropout).eval()
+    model = SampledModel(nn.Sequential(Skipping(), nn.Linear(6, 3)), 5, is_dropout).eval()
     model(torch.randn(1, 6))
     assert model(torch.randn(4, 6)).shape == (4, 3)
 
@@ -217,7 +215,7 @@ class Around(nn.Module):
 
 def test_where_nothing_can_be_shared_passes_go_one_by_one() -> None:
     network, inputs = Around(), torch.randn(8, 6)
-    model = Sampled(network, 5, is_dropout).eval()
+    model = SampledModel(network, 5, is_dropout).eval()
     with torch.no_grad():
         masks = masks_of(0, inputs, 5, 6)
         passes = [network.dense(inputs * (1 + mask)).softmax(1) for mask in masks]
@@ -234,7 +232,7 @@ class Reordering(nn.Module):
 
 def test_rows_that_come_out_in_another_order_are_noticed() -> None:
     network = nn.Sequential(nn.Dropout(0.5), Reordering(), nn.Linear(6, 3))
-    model = Sampled(network, 5, is_dropout).eval()
+    model = SampledModel(network, 5, is_dropout).eval()
     model(torch.randn(8, 6))
     assert list(model.fans.values()) == [None]
 
@@ -258,14 +256,14 @@ def test_networks_are_sampled_from_their_first_random_layer(
     """The average of many draws hardly has any noise."""
     network, inputs = make(), torch.rand(4, *shape)
     inputs = inputs if len(shape) == 3 else (20 * inputs).long()
-    model = Sampled(network, 3, is_dropout).eval()
+    model = SampledModel(network, 3, is_dropout).eval()
     with torch.no_grad():
         log_probs, rest = model(inputs), network.eval()(inputs).log_softmax(1)
     (fan,) = model.fans.values()
     assert fan is not None
     assert fan.name == name
     assert not torch.allclose(log_probs, rest, atol=1e-4)
-    first, second = (Sampled(network, 400, is_dropout, seed).eval()(inputs) for seed in (0, 1))
+    first, second = (SampledModel(network, 400, is_dropout, seed).eval()(inputs) for seed in (0, 1))
     assert not torch.equal(first, second)
     torch.testing.assert_close(first.exp(), second.exp(), atol=0.1, rtol=0.0)
 
@@ -357,7 +355,7 @@ def test_the_answer_to_a_row_does_not_depend_on_its_batch(kind: str) -> None:
     make, shape = KINDS[kind]
     torch.manual_seed(0)
     inputs = torch.randint(20, (24, *shape)) if shape == TOKENS else torch.rand(24, *shape)
-    model, order = Sampled(make(), 5, drops_out, seed=4).eval(), torch.randperm(24)
+    model, order = SampledModel(make(), 5, drops_out, seed=4).eval(), torch.randperm(24)
     with torch.no_grad():
         whole = model(inputs)
         torch.testing.assert_close(model(inputs[order]), whole[order], atol=1e-5, rtol=1e-5)
@@ -375,13 +373,13 @@ def test_weights_are_drawn_by_the_number_of_the_draw(
 ) -> None:
     """In however many parts, of examples or of draws, and in whatever order weights lie."""
     torch.manual_seed(0)
-    model, inputs = METHODS[name](samples=7).structure(LeNet()).eval(), torch.rand(12, 1, 28, 28)  # type: ignore[attr-defined]
+    model, inputs = METHODS[name](samples=7).build(LeNet()).eval(), torch.rand(12, 1, 28, 28)  # type: ignore[attr-defined]
     with torch.no_grad():
         whole = model(inputs)
         monkeypatch.setattr(sampling, "ELEMENTS", 20_000)
         parts = torch.cat([model(part) for part in inputs.split(5)])
         torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
-        lay_out_weights(model)
+        weights_to_channels_last(model)
         torch.testing.assert_close(model(inputs), whole, atol=1e-5, rtol=1e-5)
 
 
@@ -392,7 +390,7 @@ def test_every_row_has_masks_of_its_own() -> None:
     with torch.no_grad():
         first_layer.weight[:, 3] = 0
     rows = torch.tensor([[1.0, 2.0, 3.0, 0.0], [1.0, 2.0, 3.0, -0.0], [1.0, 2.0, 3.0, 4.0]])
-    first, same, other = Sampled(network, 20, is_dropout).eval()(rows)
+    first, same, other = SampledModel(network, 20, is_dropout).eval()(rows)
     assert torch.equal(first, same)
     assert not torch.allclose(first, other, atol=1e-4)
 
@@ -444,9 +442,9 @@ class DrawnWeight(nn.Module):
 def test_layers_that_draw_weights_are_told_how_many_draws_there_are() -> None:
     layer, inputs = DrawnWeight(), torch.randn(8, 6)
     network = nn.Sequential(Counted(nn.Linear(6, 4)), layer, nn.Linear(4, 3))
-    model = Sampled(network, 5, lambda part: part is layer, seed=2).eval()
+    model = SampledModel(network, 5, lambda part: part is layer, seed=2).eval()
     with torch.no_grad():
-        noise = torch.stack([layer.noise(mixed_seed(2, 0, draw), 4) for draw in range(5)])
+        noise = torch.stack([layer.noise(combined_seed(2, 0, draw), 4) for draw in range(5)])
         expected = network[2](network[0](inputs) * noise).softmax(2).mean(0)
         torch.testing.assert_close(model(inputs).exp(), expected)
     assert layer.seen[-1] == (True, 5)
@@ -456,4 +454,4 @@ def test_layers_that_draw_weights_are_told_how_many_draws_there_are() -> None:
 
 def test_a_network_whose_random_layers_are_not_called_is_refused() -> None:
     with pytest.raises(UserError, match="expected a random layer that the model calls"):
-        Sampled(nn.Linear(4, 3), 5, is_dropout).eval()(torch.randn(2, 4))
+        SampledModel(nn.Linear(4, 3), 5, is_dropout).eval()(torch.randn(2, 4))

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 import falconcal
 from falconcal.data import Bounds
+from falconcal.inference.model_file import FORMAT
+from falconcal.io.tensors import HEAD, write_tensors
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
+from falconcal.metrics.predictions import Predictions
 from falconcal.models import MODELS, make_model
-from falconcal.predictions import Predictions
-from falconcal.saving import FORMAT
-from falconcal.tensors import HEAD, write_tensors
 from tests.conftest import CLASSES, data_for, small_network, stripes
 from tests.stripes import Columns, Scaled, Scaling, load_own
 
@@ -28,8 +28,8 @@ COLUMNS = "tests.stripes:Columns"
 
 def save_small(file: Path, model: nn.Module | None = None, **changes: Any) -> nn.Module:
     model = model or small_network(seed=7)
-    facts = {"architecture": SMALL, "classes": CLASSES, "shape": (1, 28, 28), **changes}
-    falconcal.save(model, file, **facts)
+    metadata = {"architecture": SMALL, "classes": CLASSES, "shape": (1, 28, 28), **changes}
+    falconcal.save(model, file, **metadata)
     return model.eval()
 
 
@@ -49,11 +49,15 @@ def test_a_model_comes_back_with_its_bits_and_its_facts(tmp_path: Path) -> None:
     assert torch.equal(random, torch.random.get_rng_state())
     assert torch.equal(saved.model(inputs), model(inputs))
     assert not saved.model.training
-    facts = saved.facts
-    assert (facts.classes, facts.shape, facts.bounds) == (CLASSES, (1, 28, 28), Bounds(0.0, 1.0))
-    assert facts.version == falconcal.__version__
-    assert facts.method is not None
-    assert make_method(facts.method) == method
+    metadata = saved.metadata
+    assert (metadata.classes, metadata.shape, metadata.bounds) == (
+        CLASSES,
+        (1, 28, 28),
+        Bounds(0.0, 1.0),
+    )
+    assert metadata.version == falconcal.__version__
+    assert metadata.method is not None
+    assert make_method(metadata.method) == method
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -111,8 +115,8 @@ def test_what_a_method_wraps_is_wrapped_again(tmp_path: Path) -> None:
     assert isinstance(saved.model, Scaled)
     assert float(saved.model.scale) == 3.5
     assert torch.equal(saved.model(data.inputs), model(data.inputs))
-    assert saved.facts.method is not None
-    assert make_method(saved.facts.method) == method
+    assert saved.metadata.method is not None
+    assert make_method(saved.metadata.method) == method
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -135,11 +139,11 @@ def test_weights_that_do_not_fit_are_named_when_loading(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     arguments = {"inputs": 5, "outputs": 3}
     falconcal.save(Columns(5, 3), file, COLUMNS, classes=CLASSES, shape=[5], arguments=arguments)
-    facts = dataclasses.asdict(load_own(file).facts)
-    rewritten(file, facts={**facts, "arguments": {"inputs": 5, "outputs": 3, "width": 9}})
+    metadata = dataclasses.asdict(load_own(file).metadata)
+    rewritten(file, metadata={**metadata, "arguments": {"inputs": 5, "outputs": 3, "width": 9}})
     with pytest.raises(falconcal.UserError, match=r"first.weight \(8, 5\) for \(9, 5\)"):
         load_own(file)
-    rewritten(file, facts={**facts, "arguments": {"inputs": 5, "depth": 3}})
+    rewritten(file, metadata={**metadata, "arguments": {"inputs": 5, "depth": 3}})
     with pytest.raises(falconcal.UserError, match=r"cannot make tests.stripes:Columns.*depth"):
         load_own(file)
 
@@ -171,7 +175,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_newer_format_says_so(tmp_path: Path) -> None:
     save_small(tmp_path / "model")
-    rewritten(tmp_path / "model", format=FORMAT + 1, facts={"entirely": "different"})
+    rewritten(tmp_path / "model", format=FORMAT + 1, metadata={"entirely": "different"})
     with pytest.raises(falconcal.UserError, match=f"has format {FORMAT + 1}.*install a newer"):
         load_own(tmp_path / "model")
 
@@ -194,8 +198,8 @@ def test_facts_that_are_none_are_refused(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     save_small(tmp_path / "model")
-    facts = dataclasses.asdict(load_own(tmp_path / "model").facts)
-    rewritten(tmp_path / "model", facts={**facts, **change})
+    metadata = dataclasses.asdict(load_own(tmp_path / "model").metadata)
+    rewritten(tmp_path / "model", metadata={**metadata, **change})
     with pytest.raises(falconcal.UserError, match=f"looks damaged.*{words}"):
         load_own(tmp_path / "model")
 
@@ -215,11 +219,13 @@ def test_a_file_calls_nothing_that_makes_no_module(
 ) -> None:
     file, mark = tmp_path / "model", tmp_path / "mark"
     save_small(file)
-    facts = dataclasses.asdict(load_own(file).facts)
-    rewritten(file, facts={**facts, "architecture": name, "arguments": {"x": f"touch {mark}"}})
+    metadata = dataclasses.asdict(load_own(file).metadata)
+    rewritten(
+        file, metadata={**metadata, "architecture": name, "arguments": {"x": f"touch {mark}"}}
+    )
     with pytest.raises(falconcal.UserError, match=architecture):
         load_own(file)
-    rewritten(file, facts={**facts, "method": {"method": name, "command": f"touch {mark}"}})
+    rewritten(file, metadata={**metadata, "method": {"method": name, "command": f"touch {mark}"}})
     with pytest.raises(falconcal.UserError, match=method):
         load_own(file)
     assert not mark.exists()
@@ -296,4 +302,4 @@ def test_the_table_of_validation_data_travels_with_the_model(tmp_path: Path) -> 
     model = small_network().eval()
     found = falconcal.predict(model, data)
     save_small(tmp_path / "model", model, validation=found)
-    assert load_own(tmp_path / "model").facts.risks == risk_table(found)
+    assert load_own(tmp_path / "model").metadata.risks == risk_table(found)

@@ -16,14 +16,20 @@ import scipy.stats
 import torch
 
 import falconcal
-from falconcal.assessment import CURVE_POINTS, MOST_CLASSWISE, MOST_GROUPS, assess, wilson_bounds
 from falconcal.errors import UsageError, UserError, readable
+from falconcal.evaluation.assessment import (
+    CURVE_POINTS,
+    MOST_CLASSWISE,
+    MOST_GROUPS,
+    assess,
+    wilson_bounds,
+)
+from falconcal.inference.prediction_files import read_predictions
 from falconcal.metrics import CLASS_METRICS, METRICS
-from falconcal.predictions import Predictions
-from falconcal.reading import read_predictions
-from falconcal.report import engine
-from falconcal.report import page as page_module
-from falconcal.report.score import write_score_page
+from falconcal.metrics.predictions import Predictions
+from falconcal.report.charts import engine
+from falconcal.report.pages import report_page as page_module
+from falconcal.report.pages.score_page import write_score_page
 from tests.test_cli import run
 
 SCRIPT = "<script>alert(1)</script>"
@@ -343,12 +349,12 @@ def predictions(examples: int, classes: int = 3) -> Predictions:
 
 
 @pytest.fixture(scope="module")
-def found() -> falconcal.Assessment:
+def found() -> falconcal.evaluation.Assessment:
     sites = [SCRIPT if number % 2 else "left" for number in range(120)]
     return assess(predictions(120), groups=sites, metric="nll")
 
 
-def test_intervals_are_those_of_the_library(found: falconcal.Assessment) -> None:
+def test_intervals_are_those_of_the_library(found: falconcal.evaluation.Assessment) -> None:
     for name in [*METRICS, *CLASS_METRICS]:
         measured, wanted = found.metrics[name], falconcal.interval(predictions(120), name)
         assert (measured.value, measured.low, measured.high) == (
@@ -358,9 +364,9 @@ def test_intervals_are_those_of_the_library(found: falconcal.Assessment) -> None
         )
 
 
-def test_groups_are_those_of_the_library(found: falconcal.Assessment) -> None:
+def test_groups_are_those_of_the_library(found: falconcal.evaluation.Assessment) -> None:
     sites = [SCRIPT if number % 2 else "left" for number in range(120)]
-    assert found.groups == falconcal.by_group(predictions(120), sites, "nll")
+    assert found.groups == falconcal.evidence.by_group(predictions(120), sites, "nll")
     assert found.groups[0].interval.value > found.groups[1].interval.value
     assert [group.examples for group in found.groups] == [60, 60]
 
@@ -369,10 +375,10 @@ def test_bins_change_binned_errors_and_take_their_interval() -> None:
     data = predictions(100)
     found = assess(data, bins=3)
     assert found.metrics["ece"].value == falconcal.expected_calibration_error(data, 3)
-    assert found.metrics["mce"].value == falconcal.maximum_calibration_error(data, 3)
-    adaptive = falconcal.adaptive_calibration_error(data, 3)
+    assert found.metrics["mce"].value == falconcal.metrics.maximum_calibration_error(data, 3)
+    adaptive = falconcal.metrics.adaptive_calibration_error(data, 3)
     assert found.metrics["adaptive_ece"].value == adaptive
-    classwise = falconcal.classwise_calibration_error(data, 3)
+    classwise = falconcal.metrics.classwise_calibration_error(data, 3)
     assert found.metrics["classwise_ece"].value == classwise
     assert found.metrics["ece"].low is None
     assert found.metrics["accuracy"].low is not None
@@ -383,11 +389,13 @@ def test_many_examples_leave_slow_intervals_out() -> None:
     data = predictions(MOST_CLASSWISE // 10 + 1, classes=10)
     found = assess(data)
     assert found.metrics["classwise_ece"].low is None
-    assert found.metrics["classwise_ece"].value == falconcal.classwise_calibration_error(data)
+    assert found.metrics["classwise_ece"].value == falconcal.metrics.classwise_calibration_error(
+        data
+    )
     assert found.metrics["ece"].low is not None
     assert len(found.risk_coverage.risk) == CURVE_POINTS
     assert found.risk_coverage.coverage[-1] == 1
-    whole = falconcal.risk_coverage_curve(data)
+    whole = falconcal.metrics.risk_coverage_curve(data)
     assert found.risk_coverage.risk[-1] == whole.risk[-1]
     assert found.risk_coverage.risk[0] == whole.risk[0]
 
@@ -415,7 +423,9 @@ def test_wilson_bounds_against_scipy(level: float) -> None:
         assert float(high) == pytest.approx(wanted.high, abs=1e-12)
 
 
-def test_the_page_escapes_and_loads_nothing(found: falconcal.Assessment, tmp_path: Path) -> None:
+def test_the_page_escapes_and_loads_nothing(
+    found: falconcal.evaluation.Assessment, tmp_path: Path
+) -> None:
     page = write_score_page(found, tmp_path, title=SCRIPT, classes=[SCRIPT, "b", "c"])
     text = page.read_text()
     assert SCRIPT not in text
@@ -430,7 +440,7 @@ def test_the_page_escapes_and_loads_nothing(found: falconcal.Assessment, tmp_pat
 
 
 def test_the_page_has_all_figures_and_few_numbers(
-    found: falconcal.Assessment, tmp_path: Path
+    found: falconcal.evaluation.Assessment, tmp_path: Path
 ) -> None:
     text = write_score_page(found, tmp_path, title="some.csv").read_text()
     names = ["reliability", "confidence-histogram", "risk-coverage", "groups"]
@@ -446,7 +456,7 @@ def test_the_page_has_all_figures_and_few_numbers(
         assert f'<th scope="row">{name}</th>' in text
 
 
-def test_the_json_holds_the_figures(found: falconcal.Assessment, tmp_path: Path) -> None:
+def test_the_json_holds_the_figures(found: falconcal.evaluation.Assessment, tmp_path: Path) -> None:
     write_score_page(found, tmp_path, title="some.csv")
     content = json.loads((tmp_path / "metrics.json").read_text())
     assert content["examples"] == 120
@@ -467,7 +477,7 @@ def dying_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("dying_engine")
 def test_a_chart_engine_that_dies_takes_no_numbers_along(
-    found: falconcal.Assessment, tmp_path: Path
+    found: falconcal.evaluation.Assessment, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(UserError, match=r"SIGKILL.*ulimit -v.*metrics\.json.*score\.html"):
@@ -476,7 +486,7 @@ def test_a_chart_engine_that_dies_takes_no_numbers_along(
 
 
 def test_a_failed_drawing_leaves_the_older_page_and_its_figures(
-    found: falconcal.Assessment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: falconcal.evaluation.Assessment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_score_page(found, tmp_path, title="some.csv")
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
@@ -509,7 +519,7 @@ def test_under_a_limit_of_addresses_the_command_prints_and_writes_the_numbers(
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["metrics.json"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(found: falconcal.Assessment) -> None:
+def test_a_folder_that_cannot_be_written_is_named(found: falconcal.evaluation.Assessment) -> None:
     with pytest.raises(UserError, match=r"output folder /proc/nowhere: .*--out"):
         write_score_page(found, "/proc/nowhere", title="some.csv")
 

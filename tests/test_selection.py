@@ -10,18 +10,23 @@ from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import expected_calibration_error
-from falconcal.predictions import predict
-from falconcal.selection import EpochKeeper, Judgement, judge, shifted_validation
+from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS, Shift
-from falconcal.shifts.adversarial import EPSILONS, fgsm
-from falconcal.training import History, watching
+from falconcal.shifts.fgsm import EPSILONS, fgsm
+from falconcal.training import History, on_epoch
+from falconcal.training.selection import (
+    CriterionResult,
+    EpochSelector,
+    shifted_validation,
+    validation_criterion,
+)
 from tests.conftest import small_network
 
 
 def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: Dataset) -> None:
     reference, model, clean = small_network(seed=1), small_network(seed=2), tiny.validation
     shift = SHIFTS["contrast"]
-    judgement = judge(model, shifted_validation(clean, reference, [shift]))
+    judgement = validation_criterion(model, shifted_validation(clean, reference, [shift]))
 
     def error(inputs: Tensor) -> float:
         return expected_calibration_error(predict(model, clean.repeated(inputs)))
@@ -38,8 +43,8 @@ def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: D
 
 def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) -> None:
     model = small_network(seed=2)
-    own = judge(model, shifted_validation(tiny.validation, model, ()))
-    plain = judge(model, tiny.validation.batches(7), tiny.bounds)
+    own = validation_criterion(model, shifted_validation(tiny.validation, model, ()))
+    plain = validation_criterion(model, tiny.validation.batches(7), tiny.bounds)
     assert plain.criterion == pytest.approx(own.criterion)
 
 
@@ -47,19 +52,19 @@ def test_tokens_are_judged_without_a_gradient_to_move_them_along() -> None:
     tokens, labels = torch.randint(1, 9, (12, 5)), torch.arange(12) % 3
     data = Examples(tokens, labels, classes=("a", "b", "c"), tokens=9)
     model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
-    judgement = judge(model, shifted_validation(data, model, [SHIFTS["word_drop"]]))
+    judgement = validation_criterion(model, shifted_validation(data, model, [SHIFTS["word_drop"]]))
     assert set(judgement.families) == {"clean", "word_drop"}
     kept = L2Dropout(epochs=2, keep="best").fit(model, data.batches(4), data.batches(4))
-    assert judge(kept, data.batches(4)).families.keys() == {"clean"}
+    assert validation_criterion(kept, data.batches(4)).families.keys() == {"clean"}
 
 
-class Scripted(EpochKeeper):
+class Scripted(EpochSelector):
     """A keeper whose judgements are told beforehand."""
 
     def __init__(self, script: list[tuple[float, float]], required: float) -> None:
         super().__init__([], len(script))
         self.required = required
-        self.script = iter(Judgement(accuracy, criterion) for accuracy, criterion in script)
+        self.script = iter(CriterionResult(accuracy, criterion) for accuracy, criterion in script)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_which_epoch_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keeper, model = Scripted(script, required), nn.Linear(1, 1)
-    monkeypatch.setattr("falconcal.selection.judge", lambda *_: next(keeper.script))
+    monkeypatch.setattr("falconcal.training.selection.judge", lambda *_: next(keeper.script))
     for epoch in range(1, len(script) + 1):
         with torch.no_grad():
             model.weight.fill_(epoch)
@@ -90,8 +95,8 @@ def test_which_epoch_is_kept(
 
 
 def test_ten_epochs_are_judged_and_the_last_among_them() -> None:
-    assert EpochKeeper([], 30).judged == {3, 6, 9, 12, 15, 18, 21, 24, 27, 30}
-    assert EpochKeeper([], 4).judged == {1, 2, 3, 4}
+    assert EpochSelector([], 30).judged == {3, 6, 9, 12, 15, 18, 21, 24, 27, 30}
+    assert EpochSelector([], 4).judged == {1, 2, 3, 4}
 
 
 def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Dataset) -> None:
@@ -104,7 +109,7 @@ def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Da
     judged = [record.validation for record in history]
     best = max(record["accuracy"] for record in judged)
     enough = [record for record in judged if record["accuracy"] >= best - 0.01]
-    final = judge(model, validation)
+    final = validation_criterion(model, validation)
     assert final.criterion == pytest.approx(min(record["criterion"] for record in enough))
 
 
@@ -120,10 +125,12 @@ def test_training_ends_when_no_better_epoch_came_for_so_long(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch, patience: int, ended: str, epochs: int
 ) -> None:
     script = iter([0.5, 0.4, 0.1, 0.2, 0.3, 0.2])  # the third is the best
-    monkeypatch.setattr("falconcal.selection.judge", lambda *_: Judgement(0.9, next(script)))
+    monkeypatch.setattr(
+        "falconcal.training.selection.judge", lambda *_: CriterionResult(0.9, next(script))
+    )
     weights, history = [], History()
     model = small_network()
-    with history.recording(), watching(lambda _: weights.append(copy.deepcopy(model.state_dict()))):
+    with history.recording(), on_epoch(lambda _: weights.append(copy.deepcopy(model.state_dict()))):
         dropout = L2Dropout(epochs=6, keep="best", patience=patience, learning_rate=0.01)
         dropout.fit(model, tiny.train.batches(30), tiny.validation.batches())
     assert len(history) == epochs
@@ -133,7 +140,7 @@ def test_training_ends_when_no_better_epoch_came_for_so_long(
 
 
 def test_patience_looks_at_every_epoch_and_keeps_the_best(tiny: Dataset) -> None:
-    assert EpochKeeper([], 30, patience=3).judged == set(range(1, 31))
+    assert EpochSelector([], 30, patience=3).judged == set(range(1, 31))
     history = History()
     with history.recording():
         L2Dropout(epochs=30, patience=1, learning_rate=0.02).fit(
@@ -150,4 +157,6 @@ def test_shifts_that_leave_the_bounds_are_judged_too(tiny: Dataset) -> None:
     error = expected_calibration_error(
         predict(small_network(), [(2 * tiny.validation.inputs, tiny.validation.labels)])
     )
-    assert judge(small_network(), validation).families["double"] == pytest.approx(error)
+    assert validation_criterion(small_network(), validation).families["double"] == pytest.approx(
+        error
+    )

@@ -8,7 +8,7 @@ import scipy.signal
 import torch
 
 from falconcal.data import load_dataset
-from falconcal.data.sensors import (
+from falconcal.data.sets.sensors import (
     CHANNELS,
     CLASSES,
     LEAD,

@@ -10,8 +10,13 @@ from PIL import Image
 
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.errors import UserError
-from falconcal.shifts import affine_shifts, find_shift, plain_shifts, signal_shifts
-from falconcal.studies.sheet import GAP, LINE, make_sheet, usual_shifts
+from falconcal.shifts import (
+    affine_shifts,
+    find_computed_shift,
+    noise_blur_contrast_shifts,
+    sensor_shifts,
+)
+from falconcal.studies.shift_overview import GAP, LINE, shift_overview, usual_shifts
 from tests.stripes import load_stripes, load_table
 from tests.test_cli import run
 
@@ -23,13 +28,13 @@ def opened(png: bytes) -> numpy.ndarray:
 
 def test_every_cell_is_an_example_at_a_level() -> None:
     data, names = load_stripes(), ["contrast", "rot_left"]
-    sheet = opened(make_sheet(data, names, examples=2))
+    sheet = opened(shift_overview(data, names, examples=2))
     size = 2 * 28 + GAP  # enlarged twice
     left = sheet.shape[1] - 10 * size
     assert sheet.shape[0] == LINE + 4 * size
     row = 0
     for name in names:
-        shift = find_shift(name, "middle")
+        shift = find_computed_shift(name, "middle")
         for example in range(2):
             for level in shift.levels:
                 images = shift.at(data.test.first(2).inputs, level)
@@ -43,8 +48,11 @@ def test_every_cell_is_an_example_at_a_level() -> None:
 
 
 def test_usual_shifts_are_those_of_the_kind_of_data() -> None:
-    assert usual_shifts(load_stripes().test.first(1)) == [*affine_shifts(), *plain_shifts()]
-    assert usual_shifts(load_table().test.first(1)) == list(signal_shifts())
+    assert usual_shifts(load_stripes().test.first(1)) == [
+        *affine_shifts(),
+        *noise_blur_contrast_shifts(),
+    ]
+    assert usual_shifts(load_table().test.first(1)) == list(sensor_shifts())
     colour = Examples(torch.rand(1, 3, 32, 32), torch.zeros(1).long(), Bounds(0, 1))
     assert "corrupt_fog" in usual_shifts(colour)
 
@@ -53,17 +61,17 @@ def test_signals_and_tables_are_plotted() -> None:
     signals = Examples(torch.randn(4, 30, 3), torch.zeros(4).long())
     dataset = Dataset("waves", "signal", ("a",), None, signals, signals, signals)
     for data in (dataset, load_table()):
-        sheet = opened(make_sheet(data, ["sensor_offset"], examples=2))
+        sheet = opened(shift_overview(data, ["sensor_offset"], examples=2))
         assert len(numpy.unique(sheet.reshape(-1, 3), axis=0)) > 3
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(UserError, match="fgsm needs a model"):
-        make_sheet(load_stripes(), ["fgsm"])
+        shift_overview(load_stripes(), ["fgsm"])
     words = Examples(torch.ones(2, 5).long(), torch.zeros(2).long())
     text = Dataset("words", "text", ("a",), None, words, words, words)
     with pytest.raises(UserError, match="words is text, of which there is no picture"):
-        make_sheet(text)
+        shift_overview(text)
 
 
 def test_the_command_writes_the_picture(tmp_path: Path) -> None:

@@ -13,16 +13,23 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UsageError, UserError
-from falconcal.shifts import SHIFTS, Shift, affine_shifts, find_shift, plain_shifts, signal_shifts
+from falconcal.shifts import (
+    SHIFTS,
+    Shift,
+    affine_shifts,
+    find_computed_shift,
+    noise_blur_contrast_shifts,
+    sensor_shifts,
+)
 from falconcal.shifts.affine import rotation, warp
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.conftest import reference, stripes
 
 NUMBERS = {name: shift for name, shift in SHIFTS.items() if shift.takes == "numbers"}
 IMAGES = {
     name: shift
     for name, shift in NUMBERS.items()
-    if name not in signal_shifts() and "model" not in shift.needs
+    if name not in sensor_shifts() and "model" not in shift.needs
 }
 SHIFT_LEVELS = [(name, level) for name, shift in IMAGES.items() for level in shift.levels]
 
@@ -61,7 +68,7 @@ def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
         assert torch.equal(torch.cat(parts), whole)
 
 
-@pytest.mark.parametrize("name", [*affine_shifts(), *plain_shifts()])
+@pytest.mark.parametrize("name", [*affine_shifts(), *noise_blur_contrast_shifts()])
 def test_higher_levels_lie_further_from_the_clean_images(name: str) -> None:
     shift, across = SHIFTS[name], torch.linspace(0, 1, 28)
     ramp = ((across[:, None] + 2 * across[None]) / 3)[None, None]  # (1, 1, 28, 28)
@@ -89,9 +96,9 @@ def test_affine_outputs_match_keras_at_every_pixel_and_level(row: int, name: str
 
 def test_rotation_about_the_true_centre_is_exact_at_90_degrees() -> None:
     images = torch.rand(2, 1, 28, 28)
-    turned = find_shift("rot_right", "middle").at(images, 9)
+    turned = find_computed_shift("rot_right", "middle").at(images, 9)
     torch.testing.assert_close(turned, images.rot90(-1, (2, 3)), atol=1e-5, rtol=0)
-    off_centre = find_shift("rot_right", "keras").at(images, 9)
+    off_centre = find_computed_shift("rot_right", "keras").at(images, 9)
     assert not torch.allclose(off_centre, turned, atol=1e-2)
 
 
@@ -129,8 +136,8 @@ def test_contrast_keeps_the_mean_and_shrinks_the_deviation() -> None:
     torch.testing.assert_close(ours.std((1, 2, 3)), 0.1 * images.std((1, 2, 3)))
 
 
-def noise(seed: int = 0, level: int = 1, name: str = "some", count: int = 200) -> Noise:
-    return Noise(name, seed, level, torch.arange(count))
+def noise(seed: int = 0, level: int = 1, name: str = "some", count: int = 200) -> KeyedNoise:
+    return KeyedNoise(name, seed, level, torch.arange(count))
 
 
 def test_noise_is_uniform_and_normal() -> None:
@@ -142,12 +149,12 @@ def test_noise_is_uniform_and_normal() -> None:
     assert uniform.max() < 1
 
 
-@pytest.mark.parametrize("draw", [Noise.uniform, Noise.paired_uniform])
+@pytest.mark.parametrize("draw", [KeyedNoise.uniform, KeyedNoise.paired_uniform])
 def test_the_highest_number_is_below_one_and_finds_a_place_in_any_list(
-    draw: Callable[[Noise, tuple[int, ...]], Tensor], monkeypatch: pytest.MonkeyPatch
+    draw: Callable[[KeyedNoise, tuple[int, ...]], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Noise, "_bits", lambda noise, count, _: -torch.ones(len(noise.examples), count).long()
+        KeyedNoise, "_bits", lambda noise, count, _: -torch.ones(len(noise.examples), count).long()
     )
     highest = draw(noise(count=1), (4,))
     assert (highest == 1 - 2**-24).all()
@@ -205,7 +212,7 @@ def test_strengths_in_the_docs_are_those_of_the_table() -> None:
 
 
 def test_the_bits_that_stored_results_hold_stay() -> None:
-    kept = Noise("some", 3, 2, torch.tensor([5, 77, 12345678901])).normal((31, 33))[2, 3, 4:8]
+    kept = KeyedNoise("some", 3, 2, torch.tensor([5, 77, 12345678901])).normal((31, 33))[2, 3, 4:8]
     written = [0.6720309257507324, 1.1378206014633179, -1.752626895904541, 1.0024604797363281]
     torch.testing.assert_close(kept, torch.tensor(written), atol=1e-6, rtol=0)
 
@@ -221,9 +228,9 @@ def test_two_shifts_in_a_row_are_each_what_they_are_alone() -> None:
         apart = turned.at(images, level, seed=3, examples=examples)
         apart = noisy.at(apart, level, seed=3, examples=examples)
         assert torch.equal(both.at(images, level, seed=3, examples=examples), apart)
-    three = find_shift("rot_right | gaussian_noise|contrast")
+    three = find_computed_shift("rot_right | gaussian_noise|contrast")
     assert three.name == "rot_right | gaussian_noise | contrast"
     expected = SHIFTS["contrast"].at(both.at(images, 2), 2)
     assert torch.equal(three.at(images, 2), expected)
     with pytest.raises(UsageError, match="unknown shift"):
-        find_shift("rot_right | nothing")
+        find_computed_shift("rot_right | nothing")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.shifts import signal_shifts
+from falconcal.shifts import sensor_shifts
 
-SHIFTS = signal_shifts()
+SHIFTS = sensor_shifts()
 KINDS = {"table": (40, 10), "signal": (40, 25, 10)}
 
 

@@ -9,13 +9,13 @@ import torch
 from typer.testing import CliRunner
 
 from falconcal.cli import app
-from falconcal.data import few, few_tested, load_dataset
-from falconcal.data.few import places_of_few
+from falconcal.data import load_dataset, subset_all_parts, subset_test
+from falconcal.data.subsets import sample_indices
 from falconcal.errors import UsageError
-from falconcal.layout import PLAIN, RunKey
-from falconcal.saving import load
+from falconcal.inference.model_file import load
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.studies import STUDIES, find_study
-from falconcal.studies.making import dataset_of
+from falconcal.studies.building import load_study_dataset
 from falconcal.studies.runner import run_study
 from falconcal.studies.schedule import runs_of
 from tests.made_data import write_imagenet
@@ -48,8 +48,8 @@ def test_every_study_runs_end_to_end_at_its_smoke_size(name: str, tmp_path: Path
     assert rows.filter(metric="confidence")["value"].is_between(0, 1).all()
     assert study.examples is not None
     assert rows.filter(shift="clean")["examples"].max() <= study.examples  # type: ignore[operator]
-    folder = RunKey(PLAIN, "falcon", 0).folder(tmp_path / "out")
-    assert load(folder / "weights.safetensors").facts.method is not None
+    folder = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path / "out")
+    assert load(folder / "weights.safetensors").metadata.method is not None
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -101,23 +101,23 @@ def test_levels_are_cut_and_stay_what_they_are() -> None:
 def test_a_few_examples_are_of_all_classes_and_the_same_every_time() -> None:
     """Though the data lies in the order of the classes, or cycles through them."""
     for whole in (load_dataset("digits"), load_dataset("sensors", windows=2)):
-        small, again = few(whole, 60), few(whole, 60)
+        small, again = subset_all_parts(whole, 60), subset_all_parts(whole, 60)
         for part in ("train", "validation", "test"):
             one, other = getattr(small, part), getattr(again, part)
             assert len(one) == 60
             assert torch.equal(one.inputs, other.inputs)
             assert set(one.labels.tolist()) == set(range(len(whole.classes)))
-    assert len(few(whole, 10**6).test) == len(whole.test)
+    assert len(subset_all_parts(whole, 10**6).test) == len(whole.test)
 
 
 def test_few_test_examples_leave_the_other_parts_whole() -> None:
     whole = load_dataset("digits")
-    small = few_tested(whole, 40)
+    small = subset_test(whole, 40)
     assert len(small.train) == len(whole.train)
     assert len(small.validation) == len(whole.validation)
-    which = places_of_few(len(whole.test), 40)
+    which = sample_indices(len(whole.test), 40)
     assert torch.equal(small.test.labels, whole.test.labels[which])
-    assert dataset_of(find_study("digits", ["test_examples=40"])).test.labels.equal(
+    assert load_study_dataset(find_study("digits", ["test_examples=40"])).test.labels.equal(
         small.test.labels
     )
 

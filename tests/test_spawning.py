@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from falconcal import spawning
+from falconcal.core import child_processes
 
 
 def sleep(line: Connection | None = None) -> None:
@@ -40,13 +40,13 @@ def wait_for(condition: object, seconds: float = 30) -> None:
 
 def test_threads_are_shared_out_and_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    assert [spawning.threads_each(workers) for workers in (1, 2, 3, 8)] == [7, 3, 2, 1]
+    assert [child_processes.threads_each(workers) for workers in (1, 2, 3, 8)] == [7, 3, 2, 1]
 
 
 def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
     here, there = multiprocessing.Pipe()
-    process = spawning.start(sleep, there, threads=2)
-    with spawning.ending([process]):
+    process = child_processes.start_process(sleep, there, threads=2)
+    with child_processes.terminating([process]):
         assert process.pid is not None
         os.kill(process.pid, signal.SIGINT)  # in the midst of its beginning
         assert here.poll(60)
@@ -55,7 +55,7 @@ def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
         process.join(0.3)
         assert process.is_alive()
     assert process.exitcode == -signal.SIGTERM
-    assert "SIGTERM" in spawning.why_it_ended(process)
+    assert "SIGTERM" in child_processes.exit_reason(process)
 
 
 STARTER = """
@@ -87,5 +87,5 @@ def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
 
 
 def test_starting_processes_does_not_wait_for_torch() -> None:
-    code = "import sys, falconcal.spawning; sys.exit('torch' in sys.modules)"
+    code = "import sys, falconcal.core.child_processes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,12 +11,12 @@ from PIL import Image
 
 from falconcal.data import Bounds, Dataset, Examples, Framing
 from falconcal.errors import UserError
-from falconcal.evaluation import evaluate, score
+from falconcal.evaluation.under_shift import evaluate, score_under_shift
 from falconcal.metrics import accuracy
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from falconcal.report import write_report
-from falconcal.shifts import OUTLIERS, STORED, StoredShift, find_ladder, find_stored
-from falconcal.shifts.stored.ladder import StoredLevel
+from falconcal.shifts import OUTLIERS, STORED, StoredShift, find_shift, find_stored
+from falconcal.shifts.stored.stored_shift import StoredLevel
 from falconcal.studies.runner import run_study
 from tests.conftest import small_network, stripes
 from tests.stripes import read_own_file
@@ -122,13 +122,15 @@ def test_mnist_c_is_scored_like_any_shift(
     mnist: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FALCONCAL_DATA", str(mnist.parent))
-    model, ladder = small_network(), find_ladder("mnist_c:fog")
+    model, ladder = small_network(), find_shift("mnist_c:fog")
     rows = evaluate(model, tiny.test, [ladder])
     images = torch.from_numpy(numpy.load(mnist / "fog" / "test_images.npy")).permute(0, 3, 1, 2)
     expected = accuracy(predict(model, tiny.test.repeated(images / 255)))
     found = rows.filter(shift="mnist_c:fog", level=1, metric="accuracy")["value"].item()
     assert found == pytest.approx(expected)
-    whole, cut = (score(model, tiny.test, [ladder], batch_size=size) for size in (500, 7))
+    whole, cut = (
+        score_under_shift(model, tiny.test, [ladder], batch_size=size) for size in (500, 7)
+    )
     assert whole["prediction"].equals(cut["prediction"])
 
 
@@ -236,7 +238,7 @@ def test_data_that_is_nowhere_is_asked_for(
     monkeypatch.setenv("FALCONCAL_DATA", str(tmp_path))
     monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match="FALCONCAL_DATA names, found none"):
-        find_ladder(name if name == "objectnet" else f"{name}:fog")
+        find_shift(name if name == "objectnet" else f"{name}:fog")
 
 
 def test_pickled_arrays_are_not_loaded(mnist: Path, tiny: Dataset) -> None:

@@ -13,31 +13,31 @@ import pytest
 import torch
 
 from benchmarks.choose_methods import chosen, for_study
+from falconcal.core.method import build_untrained
 from falconcal.data import TensorBatches
 from falconcal.data.augmentation import DEGREES, SHIFT
-from falconcal.data.few import places_of_few
+from falconcal.data.subsets import sample_indices
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import PLAIN, RUN_FILES, RunKey
-from falconcal.method import structure_of
+from falconcal.inference.model_file import load
+from falconcal.io.output_folder import DEFAULT_VARIANT, RUN_FILES, RunKey
 from falconcal.methods import METHODS, Evidential, Falcon, L2Dropout, make_method
 from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet, make_model
-from falconcal.predictions import predict
+from falconcal.models.predict import predict
 from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import load_results, write_report
 from falconcal.report.results import Results, open_scores
-from falconcal.saving import load
-from falconcal.selection import ShiftedValidation
 from falconcal.shifts import Shift, affine_shifts
 from falconcal.shifts.affine import FAMILIES
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies import run as one_run
+from falconcal.studies.building import train_method
 from falconcal.studies.events import Event
-from falconcal.studies.making import train
-from falconcal.studies.run import Workplace
+from falconcal.studies.run import StudyContext
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store, load_weights, save_weights
 from falconcal.training import CollapseWarning
+from falconcal.training.selection import ShiftedValidation
 from tests.conftest import small_network
 from tests.stripes import load_stripes, read_own
 
@@ -132,13 +132,13 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     assert rows.columns == [
         "study", "variant", "method", "seed", "shift", "level", "metric", "value", "examples",
     ]  # fmt: skip
-    assert set(rows["variant"]) == {PLAIN}
+    assert set(rows["variant"]) == {DEFAULT_VARIANT}
     assert set(rows["seed"]) == {0, 1}
     assert set(rows["metric"]) == {*METRICS, *POOLED}
     assert set(rows.filter(polars.col("level").is_null())["metric"]) == set(POOLED)
     keys = ["method", "seed", "shift", "level", "metric"]
     assert rows.select(keys).is_duplicated().sum() == 0
-    run = RunKey(PLAIN, "falcon", 1).folder(tmp_path)
+    run = RunKey(DEFAULT_VARIANT, "falcon", 1).folder(tmp_path)
     assert sorted(path.name for path in run.iterdir()) == [
         "history.parquet", "run.json", "scores.parquet", "settings.json", "weights.safetensors",
     ]  # fmt: skip
@@ -156,12 +156,12 @@ def test_a_study_without_the_reference_runs_where_no_epoch_is_chosen(tmp_path: P
     text = head + rest[rest.index("[methods.falcon]") :]
     alone = read_own(text, "test", ["falcon.epochs=1", "falcon.keep=last"])
     assert run_study(alone, tmp_path, Silent()) == {}
-    assert Store(tmp_path).runs() == [RunKey(PLAIN, "falcon", 0)]
+    assert Store(tmp_path).runs() == [RunKey(DEFAULT_VARIANT, "falcon", 0)]
 
 
 def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    folder = RunKey(PLAIN, "dropout", 0).folder(tmp_path)
+    folder = RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path)
     model = load_weights(folder / "weights.safetensors", small_network())
     scores = predict(model, load_stripes().test).scores()
     stored = polars.read_parquet(folder / "scores.parquet").filter(level=0)
@@ -173,7 +173,7 @@ def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Pat
     before = everything(tmp_path / "runs")
     again = Silent()
     run_study(study("seeds=2"), tmp_path, again)
-    assert again.skipped == [RunKey(PLAIN, "dropout", 0)]
+    assert again.skipped == [RunKey(DEFAULT_VARIANT, "dropout", 0)]
     assert len(again.begun) == 3
     after = everything(tmp_path / "runs")
     assert {path: after[path] for path in before} == before
@@ -186,7 +186,7 @@ def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
     run_study(study(), tmp_path / "whole", Silent())
     with pytest.raises(KeyboardInterrupt):
         run_study(study(), tmp_path / "broken", Silent(stop_at=2))
-    assert Store(tmp_path / "broken").runs() == [RunKey(PLAIN, "dropout", 0)]
+    assert Store(tmp_path / "broken").runs() == [RunKey(DEFAULT_VARIANT, "dropout", 0)]
     assert not list((tmp_path / "broken" / "runs").rglob(".seed-*"))
     run_study(study(), tmp_path / "broken", Silent())
     whole, mended = (
@@ -216,10 +216,10 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
             return model
 
     monkeypatch.setattr(
-        "falconcal.studies.making.make_model", lambda _, __, seed: small_network(seed=seed)
+        "falconcal.studies.building.make_model", lambda _, __, seed: small_network(seed=seed)
     )
     for seed in (0, 1):
-        train(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
+        train_method(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]
     (first, _), (second, _) = seen
     assert first != second
     assert [order for _, order in seen] == [0, 1]
@@ -228,7 +228,7 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
 def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
     """Nothing that is tested may choose."""
     made, dataset = study(), load_stripes()
-    place = Workplace(made, Store(tmp_path))
+    place = StudyContext(made, Store(tmp_path))
     validation = place.validation(made.method("falcon"))
     assert isinstance(validation, ShiftedValidation)
     assert place.validation(made.method("falcon", seed=1)) is validation  # made once
@@ -238,9 +238,9 @@ def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
 
 def test_so_many_examples_choose_the_epoch_and_all_of_them_calibrate(tmp_path: Path) -> None:
     made, whole = study("judging_examples=7"), load_stripes().validation
-    validation = Workplace(made, Store(tmp_path)).validation(made.method("falcon"))
+    validation = StudyContext(made, Store(tmp_path)).validation(made.method("falcon"))
     assert isinstance(validation, ShiftedValidation)
-    assert torch.equal(validation.clean.labels, whole.labels[places_of_few(len(whole), 7)])
+    assert torch.equal(validation.clean.labels, whole.labels[sample_indices(len(whole), 7)])
     assert all(len(level) == 7 for levels in validation.families.values() for level in levels)
     assert torch.equal(torch.cat([labels for _, labels in validation]), whole.labels)
 
@@ -258,7 +258,7 @@ def test_the_centre_of_the_study_reaches_its_shifts() -> None:
 def test_a_run_that_lacks_a_file_is_done_again(tmp_path: Path, name: str) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     rows = (tmp_path / "rows.parquet").read_bytes()
-    (RunKey(PLAIN, "dropout", 0).folder(tmp_path) / name).unlink()
+    (RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path) / name).unlink()
     again = Silent()
     run_study(study(), tmp_path, again, ["dropout"])
     assert len(again.begun) == 1
@@ -271,7 +271,7 @@ def test_a_run_with_a_damaged_file_is_not_complete(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     fake_run(tmp_path, "dropout")
-    store, run = Store(tmp_path), RunKey(PLAIN, "dropout", 0)
+    store, run = Store(tmp_path), RunKey(DEFAULT_VARIANT, "dropout", 0)
     assert store.complete(run)
     assert store.runs() == [run]
     (run.folder(tmp_path) / name).write_bytes(content)
@@ -282,7 +282,7 @@ def test_a_run_with_a_damaged_file_is_not_complete(
 
 def fake_run(directory: Path, method: str) -> None:
     """Write the files of a run as far as the store looks at them."""
-    run = RunKey(PLAIN, method, 0)
+    run = RunKey(DEFAULT_VARIANT, method, 0)
     folder = run.folder(directory)
     folder.mkdir(parents=True)
     save_weights(folder / "weights.safetensors", small_network())
@@ -318,9 +318,9 @@ def test_what_a_report_advises_on_a_damaged_file_works(
 ) -> None:
     """Followed to the letter: the folder that is named is removed, the study is run again."""
     rows = (trained / "rows.parquet").read_bytes()
-    other = everything(RunKey(PLAIN, "dropout", 0).folder(trained))
+    other = everything(RunKey(DEFAULT_VARIANT, "dropout", 0).folder(trained))
     file = next(trained.rglob(name)) if name in ("study.json", "rows.parquet") else None
-    file = file or RunKey(PLAIN, "falcon", 0).folder(trained) / name
+    file = file or RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / name
     file.write_bytes(content)
     with pytest.raises(UserError, match=re.escape(str(file))) as refused:
         read_everything(trained)
@@ -334,24 +334,26 @@ def test_what_a_report_advises_on_a_damaged_file_works(
     assert "run the study again" in str(refused.value)
     again = Silent()
     assert run_study(study(), trained, again) == {}
-    assert again.begun == ([RunKey(PLAIN, "falcon", 0)] if name in RUN_FILES else [])
+    assert again.begun == ([RunKey(DEFAULT_VARIANT, "falcon", 0)] if name in RUN_FILES else [])
     assert read_everything(trained).series == ("dropout", "falcon")
     assert (trained / "rows.parquet").read_bytes() == rows
-    assert everything(RunKey(PLAIN, "dropout", 0).folder(trained)) == other
+    assert everything(RunKey(DEFAULT_VARIANT, "dropout", 0).folder(trained)) == other
 
 
 @pytest.mark.parametrize("name", ["run.json", "weights.safetensors"])
 def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name: str) -> None:
-    (RunKey(PLAIN, "falcon", 0).folder(trained) / name).write_bytes(b"")
+    (RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / name).write_bytes(b"")
     heard: list[Event] = []
     run_study(study(), trained, heard.append)
     assert [event.run.method for event in heard if event.kind == "begun"] == ["falcon"]
-    note = Event(RunKey(PLAIN, "falcon", 0), "note", f"{name} is damaged, so the run is done again")
+    note = Event(
+        RunKey(DEFAULT_VARIANT, "falcon", 0), "note", f"{name} is damaged, so the run is done again"
+    )
     assert note in heard
 
 
 def test_a_damaged_run_that_is_not_asked_for_is_not_dropped_in_silence(trained: Path) -> None:
-    file = RunKey(PLAIN, "falcon", 0).folder(trained) / "run.json"
+    file = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / "run.json"
     file.write_bytes(b"")
     before = everything(trained)
     with pytest.raises(UserError, match=re.escape(f"remove the folder {file.parent},")):
@@ -363,7 +365,7 @@ def test_a_damaged_reference_is_trained_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["falcon"])
     rows = (tmp_path / "rows.parquet").read_bytes()
     (tmp_path / "reference" / "weights.safetensors").write_bytes(b"")
-    shutil.rmtree(RunKey(PLAIN, "falcon", 0).folder(tmp_path))
+    shutil.rmtree(RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path))
     assert run_study(study(), tmp_path, Silent(), ["falcon"]) == {}
     assert (tmp_path / "rows.parquet").read_bytes() == rows
 
@@ -382,7 +384,7 @@ def test_without_its_study_file_a_folder_still_refuses_other_settings(trained: P
 
 
 def test_a_copy_of_a_run_under_another_name_is_no_run(trained: Path) -> None:
-    folder = RunKey(PLAIN, "falcon", 0).folder(trained)
+    folder = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained)
     shutil.copytree(folder, folder.with_name("seed-1"))
     assert len(Store(trained).runs()) == 2
 
@@ -439,7 +441,7 @@ def test_a_refused_run_leaves_a_folder_of_runs_as_it_was(trained: Path) -> None:
 
 def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
     failed = run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
-    assert "diverged" in failed[RunKey(PLAIN, "dropout", 0)]
+    assert "diverged" in failed[RunKey(DEFAULT_VARIANT, "dropout", 0)]
     run_study(study(), tmp_path, Silent(), ["dropout"])
 
 
@@ -453,7 +455,9 @@ def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
 def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent())
     kept = {
-        name: json.loads((RunKey(PLAIN, name, 0).folder(tmp_path) / "run.json").read_text())
+        name: json.loads(
+            (RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path) / "run.json").read_text()
+        )
         for name in ("dropout", "falcon")
     }
     assert kept["dropout"]["kept_epoch"] is None
@@ -469,7 +473,7 @@ def test_shifts_that_do_not_fit_the_data_are_found_before_training(tmp_path: Pat
 
 def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    left = RunKey(PLAIN, "falcon", 0).folder(tmp_path).parent / ".seed-0"
+    left = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path).parent / ".seed-0"
     left.mkdir(parents=True)
     (left / "weights.safetensors").write_bytes(b"half")
     run_study(study(), tmp_path, Silent())
@@ -497,9 +501,11 @@ def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
 
 def test_what_was_begun_binds(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
-    with Store(tmp_path).checkpointing(RunKey(PLAIN, "falcon", 0)):
+    with Store(tmp_path).checkpointing(RunKey(DEFAULT_VARIANT, "falcon", 0)):
         dataset, falcon = load_stripes(), study().method("falcon")
-        train(study(), dataset, 0, falcon, dataset.validation.batches())  # and then was killed
+        train_method(
+            study(), dataset, 0, falcon, dataset.validation.batches()
+        )  # and then was killed
     with pytest.raises(UserError, match=r"methods\.falcon\.epochs"):
         run_study(study("falcon.epochs=3"), tmp_path, Silent())
 
@@ -565,8 +571,10 @@ def test_a_network_has_settings_in_the_study_and_is_rebuilt_with_them(tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         run_study(begun, tmp_path / "out", Silent(), ["dropout"])
-    saved = load(RunKey(PLAIN, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors")
-    assert saved.facts.arguments == {"hidden": 7}
+    saved = load(
+        RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors"
+    )
+    assert saved.metadata.arguments == {"hidden": 7}
     first = make_model("lstm", load_stripes(), 9, hidden=7)
     assert all(map(torch.equal, saved.model.parameters(), first.parameters()))
 
@@ -654,7 +662,7 @@ def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
 def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Path) -> None:
     run_study(calibrated(), tmp_path, Silent(), ["falcon", "falcon_temperature"])
     alone, inside = (
-        polars.read_parquet(RunKey(PLAIN, name, 0).folder(tmp_path) / "history.parquet")
+        polars.read_parquet(RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path) / "history.parquet")
         for name in ("falcon", "falcon_temperature")
     )
     assert alone.filter(polars.col("term") == "validation/criterion").height > 0
@@ -673,7 +681,7 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
     monkeypatch.setattr("falconcal.training.loop.run_steps", None)  # no step can be taken
     run_study(calibrated("seeds=2", text=text), again, Silent(), names)
     for name, seed in product(names, (0, 1)):
-        run = RunKey(PLAIN, name, seed)
+        run = RunKey(DEFAULT_VARIANT, name, seed)
         trained, loaded = run.folder(tmp_path / "alone"), run.folder(again)
         for file in ("scores.parquet", "history.parquet", "weights.safetensors", "settings.json"):
             assert (trained / file).read_bytes() == (loaded / file).read_bytes(), file
@@ -681,7 +689,7 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
         base = {"falcon_temperature": "falcon", "twice": "falcon_temperature"}[name]
         assert origin["base"] == f"{base}, seed {seed}"
         assert origin["kept_epoch"] == json.loads((trained / "run.json").read_text())["kept_epoch"]
-        before = RunKey(PLAIN, base, seed).folder(again) / "run.json"
+        before = RunKey(DEFAULT_VARIANT, base, seed).folder(again) / "run.json"
         assert origin["training_seconds"] > json.loads(before.read_text())["training_seconds"]
 
 
@@ -689,7 +697,7 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
 def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
     text = '[methods.vector]\nbase = {method = "dropout", epochs = 11, learning_rate = 0.01}\n'
     run_study(calibrated(text=text), tmp_path, Silent(), ["dropout", "vector"])
-    folder = RunKey(PLAIN, "vector", 0).folder(tmp_path)
+    folder = RunKey(DEFAULT_VARIANT, "vector", 0).folder(tmp_path)
     assert "base" not in json.loads((folder / "run.json").read_text())
     assert polars.read_parquet(folder / "history.parquet")["epoch"].max() == 11
 
@@ -699,16 +707,16 @@ def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path
     spy = Silent()
     run_study(calibrated(), tmp_path, spy, ["falcon_temperature", "vector"])
     for name in ("falcon_temperature", "vector"):
-        folder = RunKey(PLAIN, name, 0).folder(tmp_path)
+        folder = RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path)
         stored = json.loads((folder / "settings.json").read_text())
         method = make_method({"method": stored["method"], **stored["settings"]})
-        structure = structure_of(method, small_network(seed=9))
+        structure = build_untrained(method, small_network(seed=9))
         model = load_weights(folder / "weights.safetensors", structure)
         scores = predict(model, load_stripes().test).scores()
         table = polars.read_parquet(folder / "scores.parquet").filter(level=0)
         assert scores.confidence.tolist() == pytest.approx(table["confidence"].to_list())
         assert len(polars.read_parquet(folder / "history.parquet")) > 0
-    kept = RunKey(PLAIN, "falcon_temperature", 0).folder(tmp_path) / "run.json"
+    kept = RunKey(DEFAULT_VARIANT, "falcon_temperature", 0).folder(tmp_path) / "run.json"
     assert json.loads(kept.read_text())["kept_epoch"] is not None
     assert write_report(tmp_path).exists()
 

@@ -9,11 +9,16 @@ from typer.testing import CliRunner
 
 from falconcal.cli import app
 from falconcal.errors import UserError
-from falconcal.layout import PLAIN, RunKey
+from falconcal.integrations.tensorboard import (
+    EventFiles,
+    event_folder,
+    need_tensorboard,
+    with_tensorboard,
+)
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.studies.events import Event
-from falconcal.studies.reference import OWN_RUN
+from falconcal.studies.reference import REFERENCE_RUN
 from falconcal.studies.runner import run_study
-from falconcal.studies.tracking import EventFiles, event_folder, need_tensorboard, tracked
 from falconcal.training import EpochRecord
 from tests.stripes import TRUST, read_own
 from tests.test_studies import TEXT, Silent, everything
@@ -23,7 +28,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-RUN = RunKey(PLAIN, "falcon", 0)
+RUN = RunKey(DEFAULT_VARIANT, "falcon", 0)
 Curve = list[tuple[int, float]]
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 
@@ -44,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tracked")
     ensemble = '[methods.ensemble]\nsize = 2\nbase = {method = "dropout", epochs = 2}\n'
     study = read_own(f"{TEXT}\n{ensemble}", "test", ["falcon.epochs=3"])
-    with tracked(Silent(), directory, wanted=True) as progress:
+    with with_tensorboard(Silent(), directory, wanted=True) as progress:
         run_study(study, directory, progress, ["falcon", "ensemble"])
     return directory
 
@@ -82,7 +87,7 @@ def test_settings_are_there_as_text(folder: Path) -> None:
 
 
 def test_members_of_an_ensemble_follow_one_another(folder: Path) -> None:
-    found = curves(folder, RunKey(PLAIN, "ensemble", 0))
+    found = curves(folder, RunKey(DEFAULT_VARIANT, "ensemble", 0))
     steps = [step for step, _ in found["clean/cross_entropy"]]
     assert steps == [1, 2, 3, 4]
 
@@ -90,11 +95,11 @@ def test_members_of_an_ensemble_follow_one_another(folder: Path) -> None:
 def test_epochs_are_there_while_a_run_trains_and_go_when_it_begins_anew(tmp_path: Path) -> None:
     files = EventFiles(tmp_path)
     for value in (9.0, 1.0):  # the first is interrupted
-        for run in (RUN, OWN_RUN):
-            files.hear(Event(run, "begun"))
+        for run in (RUN, REFERENCE_RUN):
+            files.on_event(Event(run, "begun"))
             for epoch in (1, 2, 1, 2):  # two members
                 record = EpochRecord(epoch, 2, {"clean/loss": value}, {"criterion": 0.5})
-                files.hear(Event(run, "epoch", record=record))
+                files.on_event(Event(run, "epoch", record=record))
         steps = [1, 2, 3, 4]
         expected = {
             "clean/loss": [(step, value) for step in steps],
@@ -102,7 +107,7 @@ def test_epochs_are_there_while_a_run_trains_and_go_when_it_begins_anew(tmp_path
         }
         assert curves(tmp_path, RUN) == expected
         files.close()
-    assert not (tmp_path / "tensorboard" / OWN_RUN.variant).exists()
+    assert not (tmp_path / "tensorboard" / REFERENCE_RUN.variant).exists()
     resumed = EventFiles(tmp_path)
     resumed.begin(RUN)
     resumed.epoch(RUN, EpochRecord(3, 4, {"clean/loss": 2.0}))
@@ -116,15 +121,15 @@ def test_runs_that_were_complete_get_their_files_and_stay_as_they_are(tmp_path: 
     before = everything(tmp_path / "runs")
     assert not (tmp_path / "tensorboard").exists()
     for _ in range(2):
-        with tracked(Silent(), tmp_path, wanted=True) as progress:
+        with with_tensorboard(Silent(), tmp_path, wanted=True) as progress:
             run_study(study, tmp_path, progress, ["dropout"])
-        found = curves(tmp_path, RunKey(PLAIN, "dropout", 0))
+        found = curves(tmp_path, RunKey(DEFAULT_VARIANT, "dropout", 0))
         assert [step for step, _ in found["clean/cross_entropy"]] == [1]
     assert everything(tmp_path / "runs") == before
 
 
 def test_without_tensorboard_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("falconcal.studies.tracking.find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr("falconcal.integrations.tensorboard.find_spec", lambda name: None)  # noqa: ARG005
     with pytest.raises(UserError, match=r"pip install 'falconcal\[tensorboard\]'"):
         need_tensorboard()
 
@@ -134,7 +139,7 @@ def test_the_command_asks_for_tensorboard_before_it_trains(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stripes.toml").write_text(TEXT)
-    monkeypatch.setattr("falconcal.studies.tracking.find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr("falconcal.integrations.tensorboard.find_spec", lambda name: None)  # noqa: ARG005
     outcome = CliRunner().invoke(app, ["run", "stripes.toml", *TRUST, "--smoke", "--tensorboard"])
     assert isinstance(outcome.exception, UserError)
     assert not (tmp_path / "runs").exists()

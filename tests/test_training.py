@@ -16,12 +16,12 @@ from falconcal.training import (
     History,
     Objective,
     Step,
-    Training,
+    TrainingMethod,
     bounds_of,
     fit_objectives,
     set_dropout,
 )
-from falconcal.training.preparing import laid_out
+from falconcal.training.context import to_channels_last
 from tests.conftest import small_network, stripes
 
 # a few steps teach these networks little, and falconcal rightly says so
@@ -96,7 +96,7 @@ def test_a_share_of_batches_gets_the_objective(tiny: Dataset) -> None:
         return {"loss": step.logits().square().mean()}
 
     objective = Objective("some", terms, torch.optim.SGD, share=0.3)
-    training = Training(epochs=50)
+    training = TrainingMethod(epochs=50)
     with pytest.warns(CollapseWarning):
         fit_objectives(
             small_network(),
@@ -137,7 +137,7 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
         tiny.train.batches(30),
         tiny.validation.batches(),
         objectives,
-        Training(epochs=20, dropout=0.0),
+        TrainingMethod(epochs=20, dropout=0.0),
     )
     for expected, kept in seen:
         torch.testing.assert_close(kept, expected)
@@ -147,7 +147,7 @@ def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
     seen: list[bool] = []
 
     def clean(step: Step) -> dict[str, Tensor]:
-        seen.append(step.keeping)
+        seen.append(step.keep_input_gradient)
         return {"loss": functional.cross_entropy(step.logits(), step.labels)}
 
     def after(step: Step) -> dict[str, Tensor]:
@@ -165,7 +165,7 @@ def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
             tiny.train.batches(30),
             tiny.validation.batches(),
             objectives,
-            Training(epochs=40),
+            TrainingMethod(epochs=40),
         )
     assert 0.15 < sum(seen) / len(seen) < 0.45
 
@@ -325,7 +325,7 @@ def test_batch_norm_with_a_batch_of_one_says_what_to_do(tiny: Dataset) -> None:
 def test_images_are_laid_out_with_channels_last_also_when_there_is_one(channels: int) -> None:
     images = torch.rand(2, channels, 4, 5)[1:]
     for given in (images, images.transpose(2, 3)):
-        laid = laid_out(given)
+        laid = to_channels_last(given)
         assert torch.equal(laid, given)
         rows, columns = given.shape[2:]
         assert laid.stride() == (rows * columns * channels, 1, columns * channels, channels)

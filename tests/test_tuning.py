@@ -16,31 +16,44 @@ from typing import Any
 import pytest
 import torch
 
+from falconcal.cli.terminal import show_trial, show_trials
 from falconcal.data import Examples
 from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
+from falconcal.io.trial_rows import best_of, is_eligible
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
-from falconcal.report.panels import drawn
-from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
+from falconcal.report.charts.figure import drawn
+from falconcal.report.charts.trial_charts import (
+    best_cells,
+    history_figure,
+    rank_correlations,
+    read_trials,
+)
 from falconcal.studies import STUDIES, Study, find_study
-from falconcal.terminal import show_trial, show_trials
+from falconcal.studies.tuning import need_optuna
+from falconcal.studies.tuning.budget import read_tuning, sample_for_trial
+from falconcal.studies.tuning.choice import check_chosen, write_best
+from falconcal.studies.tuning.spaces import (
+    Range,
+    Space,
+    check_search,
+    find_space,
+    points,
+    study_point,
+)
+from falconcal.studies.tuning.target import find_target
 from falconcal.training import EpochRecord
-from falconcal.tuning import need_optuna
-from falconcal.tuning.budget import read_tuning, some
-from falconcal.tuning.choice import best_of, check_chosen, enough, write_best
-from falconcal.tuning.places import find_place
-from falconcal.tuning.spaces import Range, Space, check_search, find_space, own_point, points
 from tests.conftest import stripes
 from tests.stripes import MEETING, TRUST, read_own
 
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
-from falconcal.studies.making import dataset_of  # noqa: E402
-from falconcal.tuning.budget import budgeted  # noqa: E402
-from falconcal.tuning.ledger import Ledger  # noqa: E402
-from falconcal.tuning.search import Search, make_bench, tune  # noqa: E402
-from falconcal.tuning.trial import Watcher, objective, trial_method  # noqa: E402
+from falconcal.studies.building import load_study_dataset  # noqa: E402
+from falconcal.studies.tuning.budget import budgeted  # noqa: E402
+from falconcal.studies.tuning.search import Search, make_bench, tune  # noqa: E402
+from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
+from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
 
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
 SHORT = ("tuning.epochs=2", "search.dropout.learning_rate=[1e-6, 0.003, 0.03]")
@@ -67,7 +80,7 @@ def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_default_values_are_the_papers() -> None:
-    space = find_space(study(), find_place(study(), "falcon"))
+    space = find_space(study(), find_target(study(), "falcon"))
     assert {name: values.plain() for name, values in space.items()} == {
         "learning_rate": [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3],
         "dropout": [0, 0.5],
@@ -82,18 +95,18 @@ def test_every_method_can_be_searched(name: str) -> None:
     kind = METHODS[name]
     base = "\nbase = 'dropout'" if "base" in kind.__dataclass_fields__ else ""  # type: ignore[attr-defined]
     given = read_own(TEXT + f"\n[methods.tuned]\nmethod = '{name}'{base}", "test")
-    space = find_space(given, find_place(given, "tuned"))
+    space = find_space(given, find_target(given, "tuned"))
     assert {"learning_rate", "l2_weight"} <= set(space)
 
 
 def test_mc_dropout_is_never_without_dropout() -> None:
     given = read_own(TEXT + "[methods.mc_dropout]", "test")
-    assert find_space(given, find_place(given, "mc_dropout"))["dropout"].plain() == [0.2, 0.5]
+    assert find_space(given, find_target(given, "mc_dropout"))["dropout"].plain() == [0.2, 0.5]
 
 
 def test_an_ensemble_is_tuned_through_the_member_it_has_by_itself() -> None:
     given = read_own(TEXT + "[methods.ensemble]\nsize = 3", "test")
-    place = find_place(given, "ensemble")
+    place = find_target(given, "ensemble")
     assert isinstance(place.method, Adversarial)
     stated = {"base": {"method": "adversarial", "l2_weight": 0.1, "keep": "best"}}
     assert place.table({"l2_weight": 0.1}) == stated
@@ -165,9 +178,9 @@ def test_a_wrong_method_or_number_is_refused(tmp_path: Path) -> None:
 
 def test_points_begin_with_the_studys_own_and_none_comes_twice() -> None:
     given = study("search.dropout.learning_rate=[1e-3, 1e-2]", "search.dropout.dropout=[0, 0.5, 1]")
-    place = find_place(given, "dropout")
+    place = find_target(given, "dropout")
     space = find_space(given, place)
-    own = own_point(place, space)
+    own = study_point(place, space)
     assert own == {"learning_rate": 0.01, "dropout": None}
     drawn = list(points(space, own, seed=0))
     assert drawn[0] == own
@@ -184,9 +197,9 @@ def test_ranges_are_drawn_inside_and_evenly_in_the_logarithm() -> None:
         "search.dropout.learning_rate={low=1e-4, high=1e-2, log=true}",
         "search.dropout.accumulate={low=2, high=4}",
     )
-    place = find_place(given, "dropout")
+    place = find_target(given, "dropout")
     space = find_space(given, place)
-    drawn = list(islice(points(space, own_point(place, space), seed=0), 400))
+    drawn = list(islice(points(space, study_point(place, space), seed=0), 400))
     assert drawn[0]["accumulate"] != 1  # the own value is outside, so it is not tried first
     assert {point["accumulate"] for point in drawn} == {2, 3, 4}
     rates = sorted(point["learning_rate"] for point in drawn)
@@ -218,7 +231,7 @@ def test_a_budget_keeps_the_texts() -> None:
     raw = [f"text {number}" for number in range(30)]
     texts = Texts(raw, lambda lines: torch.tensor([[int(line.split()[1])] for line in lines]))
     part = Examples(torch.arange(30)[:, None], torch.arange(30) % 3, tokens=30, texts=texts)
-    few = some(part, 9)
+    few = sample_for_trial(part, 9)
     assert few.texts is not None
     assert [f"text {int(number)}" for number in few.inputs[:, 0]] == list(few.texts.raw)
 
@@ -230,11 +243,11 @@ def test_a_method_with_a_base_is_tuned_through_it() -> None:
         "test",
         ["search.by_table.share=[0.25, 1.0]"],
     )
-    assert find_place(given, "by_name").name == "falcon"
-    place = find_place(given, "by_table")
+    assert find_target(given, "by_name").name == "falcon"
+    place = find_target(given, "by_table")
     assert (place.name, place.depth) == ("by_table", 1)
     assert isinstance(place.method, Falcon)
-    assert own_point(place, find_space(given, place)) == {"share": 0.5}
+    assert study_point(place, find_space(given, place)) == {"share": 0.5}
 
 
 def test_values_stand_where_the_settings_do() -> None:
@@ -245,12 +258,12 @@ def test_values_stand_where_the_settings_do() -> None:
 
 def test_a_budget_takes_the_same_examples_every_time() -> None:
     examples = stripes(30)
-    few = some(examples, 9)
+    few = sample_for_trial(examples, 9)
     assert len(few) == 9
-    assert few.inputs.equal(some(examples, 9).inputs)
+    assert few.inputs.equal(sample_for_trial(examples, 9).inputs)
     assert not few.labels.equal(examples.labels[:9])
-    assert some(examples, None) is examples
-    assert some(examples, 99) is examples
+    assert sample_for_trial(examples, None) is examples
+    assert sample_for_trial(examples, 99) is examples
 
 
 # what is chosen
@@ -258,9 +271,9 @@ def test_a_budget_takes_the_same_examples_every_time() -> None:
 
 def test_whatever_is_accurate_enough_comes_before_whatever_is_not() -> None:
     knows, worse, least = (
-        objective(0.98, 0.4, 0.97),
-        objective(0.9, 0.0, 0.97),
-        objective(0.1, 0, 0.97),
+        penalised_criterion(0.98, 0.4, 0.97),
+        penalised_criterion(0.9, 0.0, 0.97),
+        penalised_criterion(0.1, 0, 0.97),
     )
     assert knows == 0.4
     assert knows < worse < least
@@ -323,7 +336,7 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
         row(0, 0.1, 0.95, settings=chosen, method="calibrated"),
     ]
     write_best(
-        tmp_path, "s", rows, {name: find_place(given, name) for name in ("falcon", "calibrated")}
+        tmp_path, "s", rows, {name: find_target(given, name) for name in ("falcon", "calibrated")}
     )
     taken = read_own(TEXT + deep, "test", ["falcon.share=0.25"], tmp_path / "best.toml")
     falcon, inside = taken.method("falcon"), taken.method("calibrated").base  # type: ignore[attr-defined]
@@ -376,7 +389,7 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
         assert "test" not in one
     # no more than one in three is right without training: never chosen, whatever its criterion
     hopeless = next(one for one in rows if one["settings"]["learning_rate"] == 1e-6)
-    assert not enough(hopeless)
+    assert not is_eligible(hopeless)
     best = best_of(rows)["dropout"]
     chosen = tomllib.loads((tmp_path / "best.toml").read_text())
     assert chosen == {"methods": {"dropout": {**best["settings"], "keep": "best"}}}
@@ -401,12 +414,12 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
     """To the bit, and laid out in memory as training does: another order rounds differently."""
     references: list[torch.nn.Module] = []
     monkeypatch.setattr(
-        "falconcal.tuning.search.shifted_validation",
+        "falconcal.studies.tuning.search.shifted_validation",
         lambda _, reference, __: references.append(reference),
     )
     given = search(tmp_path, "model=lenet")
-    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
-    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
+    make_bench(given, budgeted(load_study_dataset(given.study), given.tuning))
+    make_bench(given, budgeted(load_study_dataset(given.study), given.tuning))
     trained, read = (dict(model.named_parameters()) for model in references)
     for name, weight in trained.items():
         assert torch.equal(read[name], weight), name
@@ -487,7 +500,7 @@ def test_a_model_that_knows_nothing_does_not_set_the_median() -> None:
         def should_prune(self) -> bool:
             return False
 
-    watcher = Watcher(Trial(), 0.9)  # type: ignore[arg-type]
+    watcher = PruningCallback(Trial(), 0.9)  # type: ignore[arg-type]
     watcher(EpochRecord(1, 3, {}, {"accuracy": 0.3, "criterion": 0.01}))
     watcher(EpochRecord(2, 3, {}))  # not judged
     watcher(EpochRecord(3, 3, {}, {"accuracy": 0.95, "criterion": 0.2}, kept=3))
@@ -526,7 +539,7 @@ def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     both = tune(Search(given, "meeting", 6, tmp_path / "both", prune=False), 2, told.append)
     assert timeless(both) == timeless(alone)
     assert sorted(one["trial"] for one in told) == list(range(6))
-    ledger = Ledger(tmp_path / "both", None, "stripes")
+    ledger = TrialStore(tmp_path / "both", None, "stripes")
     trials = ledger.trials_of("meeting").get_trials()
     assert len(trials) == 6
     assert len({trial.user_attrs["worker"] for trial in trials}) == 2
@@ -556,7 +569,7 @@ def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
 
 
 def test_a_trial_of_a_living_worker_is_left_to_it(tmp_path: Path) -> None:
-    ledger, other = (Ledger(tmp_path, None, "s") for _ in range(2))
+    ledger, other = (TrialStore(tmp_path, None, "s") for _ in range(2))
     trials = ledger.trials_of("falcon")
     ledger.plan(trials, [{"share": 0.5}, {"share": 1.0}])
     ledger.plan(trials, [{"share": 0.5}, {"share": 1.0}, {"share": 0.1}])  # one more, not three
@@ -589,7 +602,7 @@ def test_a_storage_belongs_to_one_folder(tmp_path: Path) -> None:
 
 
 def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("falconcal.tuning.find_spec", lambda _: None)
+    monkeypatch.setattr("falconcal.studies.tuning.find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"falconcal\[tune\]"):
         need_optuna()
 

@@ -12,18 +12,18 @@ from typer.testing import CliRunner
 
 from falconcal.cli import app
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import PLAIN, RunKey
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.methods import Falcon
-from falconcal.report.evidence import gather_evidence
-from falconcal.report.panels import drawn
+from falconcal.report.charts.figure import drawn
+from falconcal.report.charts.variant_charts import Sweep, find_sweeps, variant_figures
 from falconcal.report.results import Results, load_results
-from falconcal.report.summary import make_summary
-from falconcal.report.variants import Sweep, find_sweeps, variant_figures
+from falconcal.report.study_evidence import gather_evidence
+from falconcal.report.tables.summary import make_summary
 from falconcal.studies import Study, find_study
 from falconcal.studies.runner import run_study
 from falconcal.studies.schedule import runs_of
 from falconcal.studies.store import Store
-from falconcal.studies.variants import write_out_sweeps
+from falconcal.studies.variants import expand_sweeps
 from tests.stripes import TRUST, read_own
 from tests.test_studies import TEXT, Silent, everything
 
@@ -58,13 +58,13 @@ def test_a_variant_has_the_methods_that_it_changes() -> None:
         epochs=2, learning_rate=0.01, calibration_weight=0.0
     )
     once = [
-        (PLAIN, "dropout"), (PLAIN, "falcon"), (PLAIN, "scaled"),
+        (DEFAULT_VARIANT, "dropout"), (DEFAULT_VARIANT, "falcon"), (DEFAULT_VARIANT, "scaled"),
         ("entropy_alone", "falcon"), ("entropy_alone", "scaled"),
     ]  # fmt: skip
     assert expanded(found) == once * 2
     assert [run.seed for run in runs_of(found)] == [0] * 5 + [1] * 5
     assert expanded(found, ["falcon"], ["entropy_alone"])[:1] == [("entropy_alone", "falcon")]
-    assert expanded(found, None, [PLAIN])[:3] == once[:3]
+    assert expanded(found, None, [DEFAULT_VARIANT])[:3] == once[:3]
 
 
 def test_batch_size_and_model_change_all_methods() -> None:
@@ -86,7 +86,8 @@ def test_a_sweep_is_a_variant_for_each_value_that_is_not_the_plain_one() -> None
     }
     assert Falcon().entropy_weight == 50
     assert [name for name, _ in expanded(found)] == [
-        PLAIN, PLAIN, "entropy_alone", "entropy_weight=0.5", "entropy_weight=10",
+        DEFAULT_VARIANT, DEFAULT_VARIANT, "entropy_alone", "entropy_weight=0.5",
+        "entropy_weight=10",
     ]  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def test_names_of_swept_variants_are_readable_and_fit_a_folder(
     sweep: str, names: list[str]
 ) -> None:
     values = tomllib.loads(f"[sweeps]\n{sweep}")
-    write_out_sweeps(values, "test")
+    expand_sweeps(values, "test")
     assert list(values["variants"]) == names
     assert "sweeps" not in values
 
@@ -153,7 +154,7 @@ def test_the_ablation_leaves_out_each_term_and_both() -> None:
     ablation = find_study("mnist_ablation")
     weights = {
         name: (falcon.entropy_weight, falcon.calibration_weight)  # type: ignore[attr-defined]
-        for name in (PLAIN, *ablation.variants)
+        for name in (DEFAULT_VARIANT, *ablation.variants)
         for falcon in [ablation.variant(name).method("falcon")]
     }
     assert list(weights.values()) == [(50, 0.02), (0, 0.02), (50, 0), (0, 0)]
@@ -185,7 +186,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> None:
-    alone, plain = RunKey("entropy_alone", "falcon", 0), RunKey(PLAIN, "falcon", 0)
+    alone, plain = RunKey("entropy_alone", "falcon", 0), RunKey(DEFAULT_VARIANT, "falcon", 0)
     assert Store(folder).runs() == sorted(runs_of(study(SCALED, ALONE)))
     assert stored(folder, alone)["variant"] == "entropy_alone"
     weights = [
@@ -197,16 +198,18 @@ def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> No
     expected = {"entropy_alone": {"falcon.calibration_weight": 0.0}}
     assert json.loads((folder / "study.json").read_text())["variants"] == expected
     rows = polars.read_parquet(folder / "rows.parquet")
-    assert set(rows.filter(method="falcon")["variant"]) == {PLAIN, "entropy_alone"}
+    assert set(rows.filter(method="falcon")["variant"]) == {DEFAULT_VARIANT, "entropy_alone"}
 
 
 def test_a_variant_gives_what_a_study_with_its_settings_gives(folder: Path, tmp_path: Path) -> None:
     run_study(study(changes=("falcon.calibration_weight=0.0",)), tmp_path, Silent(), ["falcon"])
     alone = RunKey("entropy_alone", "falcon", 0).folder(folder)
-    same = RunKey(PLAIN, "falcon", 0).folder(tmp_path)
+    same = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path)
     scores = [polars.read_parquet(run / "scores.parquet") for run in (alone, same)]
     assert scores[0].equals(scores[1])
-    other = polars.read_parquet(RunKey(PLAIN, "falcon", 0).folder(folder) / "scores.parquet")
+    other = polars.read_parquet(
+        RunKey(DEFAULT_VARIANT, "falcon", 0).folder(folder) / "scores.parquet"
+    )
     assert not scores[0].equals(other)
 
 
@@ -217,7 +220,7 @@ def test_a_recalibrator_takes_the_run_of_its_own_variant(folder: Path) -> None:
         if run.method == "scaled"
     }
     assert taken == {
-        PLAIN: "falcon, seed 0",
+        DEFAULT_VARIANT: "falcon, seed 0",
         "entropy_alone": "falcon (entropy_alone), seed 0",
     }
 
@@ -241,7 +244,7 @@ def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) ->
         tmp_path / "out",
         progress,
         ["falcon"],
-        [PLAIN, "entropy_weight=10"],
+        [DEFAULT_VARIANT, "entropy_weight=10"],
     )
     assert progress.begun == [RunKey("entropy_weight=10", "falcon", 0)]
     kept = json.loads((tmp_path / "out" / "study.json").read_text())["variants"]
@@ -262,7 +265,7 @@ def test_the_report_has_a_series_for_each_variant(folder: Path) -> None:
     )  # fmt: skip
     summary = make_summary(results)
     assert summary["series"].to_list() == list(results.series)
-    assert summary["variant"].to_list()[1:3] == [PLAIN, "entropy_alone"]
+    assert summary["variant"].to_list()[1:3] == [DEFAULT_VARIANT, "entropy_alone"]
 
 
 def test_variants_are_compared_in_pairs_of_the_same_examples(folder: Path) -> None:
@@ -285,7 +288,10 @@ def test_named_variants_stand_side_by_side_in_a_figure(folder: Path) -> None:
     chart = figure.specification()
     (values,) = chart["datasets"].values()
     rows = polars.read_parquet(folder / "rows.parquet").filter(method="falcon")
-    for variant, series in ((PLAIN, "falcon"), ("entropy_alone", "falcon (entropy_alone)")):
+    for variant, series in (
+        (DEFAULT_VARIANT, "falcon"),
+        ("entropy_alone", "falcon (entropy_alone)"),
+    ):
         own = rows.filter(variant=variant)
         shown = {row["panel"]: row["mean"] for row in values if row["series"] == series}
         assert set(chart["facet"]["sort"]) == set(shown)
@@ -301,9 +307,9 @@ def test_named_variants_stand_side_by_side_in_a_figure(folder: Path) -> None:
 
 def swept(results: Results) -> Results:
     """Return results with three runs of FALCON along a sweep, their errors 1, 2 and 3 times one."""
-    (run,) = [run for run in results.runs if run.key == RunKey(PLAIN, "falcon", 0)]
+    (run,) = [run for run in results.runs if run.key == RunKey(DEFAULT_VARIANT, "falcon", 0)]
     rows, runs = [], []
-    for number, variant in enumerate(("share=0.1", PLAIN, "share=0.5"), start=1):
+    for number, variant in enumerate(("share=0.1", DEFAULT_VARIANT, "share=0.5"), start=1):
         key = RunKey(variant, "falcon", 0)
         error = polars.when(polars.col("metric").is_in(["accuracy"])).then(1).otherwise(number)
         own = results.rows.filter(polars.col("series") == "falcon").with_columns(
@@ -339,8 +345,10 @@ def test_a_sweep_is_a_line_over_its_range_with_the_plain_run_on_it(folder: Path)
 @pytest.mark.parametrize(
     ("key", "plain"),
     [
-        ("falcon.share", {PLAIN: 0.25}), ("methods.falcon.share", {PLAIN: 0.25}),
-        ("scaled.base.share", {PLAIN: 0.75}), ("batch_size", {PLAIN: 30.0}), ("model.hidden", {}),
+        ("falcon.share", {DEFAULT_VARIANT: 0.25}),
+        ("methods.falcon.share", {DEFAULT_VARIANT: 0.25}),
+        ("scaled.base.share", {DEFAULT_VARIANT: 0.75}),
+        ("batch_size", {DEFAULT_VARIANT: 30.0}), ("model.hidden", {}),
         ("falcon.gradient", {}), ("other.share", {}),
     ],
 )  # fmt: skip
@@ -380,7 +388,7 @@ def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_tuning_ignores_variants() -> None:
     pytest.importorskip("optuna")
-    from falconcal.tuning.search import Search
+    from falconcal.studies.tuning.search import Search
 
     plain, with_them = (
         Search(found, "falcon", 1, Path("nowhere"), None, 0) for found in (study(), study(ALONE))

@@ -25,20 +25,20 @@ from falconcal import (
     load,
     save,
 )
-from falconcal.bayesian import Bayesian, Flipout, divergence
+from falconcal.core.method import Method
+from falconcal.core.randomness import seeded_random
 from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
-from falconcal.losses import cross_entropy
-from falconcal.method import Method
-from falconcal.methods.variational import Variational, bound_terms, count_examples
+from falconcal.methods.variational import VariationalMethod, count_examples, elbo_terms
 from falconcal.models import PixelRecurrent, TokenTransformer
-from falconcal.modes import seeded_random
-from falconcal.predictions import predict
-from falconcal.sampling import Sampled
+from falconcal.models.bayesian import BayesianLayer, Flipout, divergence
+from falconcal.models.predict import predict
+from falconcal.models.sampling import SampledModel
 from falconcal.training import Step
+from falconcal.training.losses import cross_entropy
 from tests.conftest import small_network
 
-METHODS: list[type[Variational]] = [SVI, LastLayerSVI, MNF]
+METHODS: list[type[VariationalMethod]] = [SVI, LastLayerSVI, MNF]
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 
 
@@ -53,12 +53,12 @@ def batch_step(model: nn.Module, tiny: Dataset, epoch: int = 20) -> Step:
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_the_loss_is_the_mean_cross_entropy_and_the_summed_divergence_over_examples(
-    kind: type[Variational], tiny: Dataset
+    kind: type[VariationalMethod], tiny: Dataset
 ) -> None:
     method = kind(divergence_weight=0.5, dropout=0.0)
-    model = method.structure(small_network()).train()
+    model = method.build(small_network()).train()
     with seeded_random(1):
-        terms = bound_terms(method, 90, batch_step(model, tiny))
+        terms = elbo_terms(method, 90, batch_step(model, tiny))
     with seeded_random(1):
         logits = model(tiny.train.inputs)
         expected = 0.5 * divergence(model) / 90
@@ -69,10 +69,10 @@ def test_the_loss_is_the_mean_cross_entropy_and_the_summed_divergence_over_examp
 
 def test_the_divergence_rises_to_its_weight(tiny: Dataset) -> None:
     method = SVI(divergence_weight=2.0, divergence_annealing=0.5)
-    model = method.structure(small_network())
+    model = method.build(small_network())
     full = 2.0 * divergence(model) / 90
     for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (20, 1.0)):
-        found = bound_terms(method, 90, batch_step(model, tiny, epoch))["divergence"]
+        found = elbo_terms(method, 90, batch_step(model, tiny, epoch))["divergence"]
         torch.testing.assert_close(found, share * full)
 
 
@@ -105,13 +105,13 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
-    kind: type[Variational], tiny: Dataset
+    kind: type[VariationalMethod], tiny: Dataset
 ) -> None:
-    model = kind(samples=400).structure(small_network()).eval()
-    assert isinstance(model, Sampled)
+    model = kind(samples=400).build(small_network()).eval()
+    assert isinstance(model, SampledModel)
     with torch.no_grad():
         for layer in model.modules():
-            if isinstance(layer, Bayesian):
+            if isinstance(layer, BayesianLayer):
                 layer.rho.fill_(-0.5)  # so much noise that a mean of logits would be far off
         inputs = tiny.test.inputs[:5]
         torch.manual_seed(7)
@@ -121,7 +121,7 @@ def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
         torch.manual_seed(7)
         assert torch.equal(after, torch.rand(3))
         for layer in model.modules():
-            layer.training = isinstance(layer, Bayesian)
+            layer.training = isinstance(layer, BayesianLayer)
         passes = torch.stack([model.model(inputs).softmax(1) for _ in range(400)])
     error = passes.std(0) / 20
     gap = (first.exp() - passes.mean(0)).abs() / (2**0.5 * error)
@@ -130,21 +130,23 @@ def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_the_model_that_was_given_is_left_as_it_was(kind: type[Variational], tiny: Dataset) -> None:
+def test_the_model_that_was_given_is_left_as_it_was(
+    kind: type[VariationalMethod], tiny: Dataset
+) -> None:
     network = small_network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     state = torch.get_rng_state()
     model = kind(epochs=1).fit(network, tiny.train.batches(30), tiny.validation.batches())
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-    rhos = [layer.rho for layer in model.modules() if isinstance(layer, Bayesian)]
+    rhos = [layer.rho for layer in model.modules() if isinstance(layer, BayesianLayer)]
     assert len(rhos) == (1 if kind is LastLayerSVI else 2)
     assert all((rho != -3).all() for rho in rhos)
 
 
 @pytest.mark.parametrize("kind", [SVI, MNF])
 def test_recurrent_networks_are_sent_to_the_last_layer(
-    kind: type[Variational], tiny: Dataset
+    kind: type[VariationalMethod], tiny: Dataset
 ) -> None:
     with pytest.raises(UserError, match="LSTM at 'layer': use last_layer_svi"):
         kind(epochs=1).fit(PixelRecurrent(3), tiny.train.batches(30), tiny.validation.batches())
@@ -177,7 +179,7 @@ def test_last_layer_svi_takes_tokens_and_names_of_layers() -> None:
     assert isinstance(model.get_submodule("model.classifier"), Flipout)
     assert predict(model, tokens).log_probs.isfinite().all()
     with pytest.raises(UserError, match="got 'head'"):
-        LastLayerSVI(layer="head").structure(TokenTransformer(3, 20, 5))
+        LastLayerSVI(layer="head").build(TokenTransformer(3, 20, 5))
 
 
 class StoppedError(Exception):
@@ -200,7 +202,7 @@ class Stopping:
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_an_interrupted_training_ends_with_the_same_bits(
-    kind: type[Variational], tiny: Dataset, tmp_path: Path
+    kind: type[VariationalMethod], tiny: Dataset, tmp_path: Path
 ) -> None:
     def fit(stop_after: int) -> nn.Module:
         method = kind(epochs=3, clip_norm=1.0, accumulate=2, samples=3)
@@ -217,7 +219,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
 
 
 @pytest.mark.parametrize("kind", [MNF, pytest.param(SVI, marks=pytest.mark.slow)])
-def test_two_processes_share_the_divergence(kind: type[Variational], tiny: Dataset) -> None:
+def test_two_processes_share_the_divergence(kind: type[VariationalMethod], tiny: Dataset) -> None:
     """SVI's is the same number in both; MNF's auxiliary weights have their gradients too."""
     records = []
     for devices in (1, 2):
@@ -226,7 +228,7 @@ def test_two_processes_share_the_divergence(kind: type[Variational], tiny: Datas
         with history.recording():
             model = fitted(method, tiny, tiny.train.batches(len(tiny.train)))
         records.append(next(iter(history)).terms)
-        fresh = method.structure(small_network()).state_dict()
+        fresh = method.build(small_network()).state_dict()
         unmoved = [name for name, v in model.state_dict().items() if torch.equal(v, fresh[name])]
         assert all(name.endswith("mask") for name in unmoved)
     rel = 1e-5 if kind is SVI else 0.05  # MNF estimates it with draws of each process
@@ -237,7 +239,7 @@ def test_two_processes_share_the_divergence(kind: type[Variational], tiny: Datas
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 @pytest.mark.parametrize("kind", METHODS)
 def test_it_is_saved_and_loaded_inside_a_calibration(
-    kind: type[Variational], tiny: Dataset, tmp_path: Path
+    kind: type[VariationalMethod], tiny: Dataset, tmp_path: Path
 ) -> None:
     method = Temperature(base=kind(epochs=2, samples=5))
     model = fitted(method, tiny)
@@ -251,15 +253,17 @@ def test_it_is_saved_and_loaded_inside_a_calibration(
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_an_ensemble_of_them_is_loaded_as_it_was(kind: type[Variational], tiny: Dataset) -> None:
+def test_an_ensemble_of_them_is_loaded_as_it_was(
+    kind: type[VariationalMethod], tiny: Dataset
+) -> None:
     """Members draw from seeds of their own, MNF's masks among them."""
     method = Ensemble(base=kind(epochs=1, samples=3), size=2)
     model = fitted(method, tiny)
-    loaded = method.structure(small_network(seed=5))
+    loaded = method.build(small_network(seed=5))
     loaded.load_state_dict(model.state_dict())
     assert torch.equal(predict(model, tiny.test).log_probs, predict(loaded, tiny.test).log_probs)
     first, second = (
-        [layer for layer in member.modules() if isinstance(layer, Bayesian)]
+        [layer for layer in member.modules() if isinstance(layer, BayesianLayer)]
         for member in model.get_submodule("members").children()
     )
     assert not torch.equal(first[-1].mean.weight, second[-1].mean.weight)

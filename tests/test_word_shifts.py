@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from falconcal.data import Examples, Texts
 from falconcal.errors import UserError
-from falconcal.evaluation import score
-from falconcal.shifts import SHIFTS, find_shift, typos, word_shifts
+from falconcal.evaluation.under_shift import score_under_shift
+from falconcal.shifts import SHIFTS, find_computed_shift, typos, word_shifts
 from falconcal.shifts.typos import SHARES
 
 TOKENS, LENGTH = 500, 40
@@ -113,13 +113,13 @@ def test_what_is_lacking_or_no_tokens_is_named(texts: Tensor) -> None:
     with pytest.raises(UserError, match="typos needs the raw text"):
         SHIFTS["typos"].at(texts, 1)
     with pytest.raises(UserError, match="one kind of inputs"):
-        find_shift("word_drop | shear")
+        find_computed_shift("word_drop | shear")
     with pytest.raises(UserError, match="at least one word, got 1"):
         SHIFTS["word_swap"].at(texts, 1, tokens=1)
 
 
 def test_two_word_shifts_in_a_row(texts: Tensor) -> None:
-    both = find_shift("word_drop | word_swap")
+    both = find_computed_shift("word_drop | word_swap")
     apart = SHIFTS["word_swap"].at(SHIFTS["word_drop"].at(texts, 4), 4, tokens=TOKENS)
     assert torch.equal(both.at(texts, 4, tokens=TOKENS), apart)
 
@@ -172,15 +172,15 @@ def text_data() -> Examples:
 def test_a_text_model_is_scored_under_words_and_typos() -> None:
     model = nn.Sequential(nn.EmbeddingBag(5, 8, padding_idx=0), nn.Linear(8, 2))
     data, names = text_data(), ["typos", "word_swap_90", "word_drop | word_shuffle"]
-    shifts = [find_shift(name) for name in names]
-    whole, cut = (score(model, data, shifts, batch_size=size) for size in (500, 7))
+    shifts = [find_computed_shift(name) for name in names]
+    whole, cut = (score_under_shift(model, data, shifts, batch_size=size) for size in (500, 7))
     assert whole["prediction"].equals(cut["prediction"])
     assert set(whole["shift"].cast(str)) == {"clean", *names}
     assert data.texts is not None
     tokens = SHIFTS["typos"].at(data.inputs, 9, texts=data.texts)
     assert torch.equal(tokens, encode(typos(data.texts.raw, 0.5, level=9)))
     with pytest.raises(UserError, match="typos needs the raw text"):
-        score(model, Examples(data.inputs, data.labels, tokens=5), [SHIFTS["typos"]])
+        score_under_shift(model, Examples(data.inputs, data.labels, tokens=5), [SHIFTS["typos"]])
 
 
 def test_texts_of_other_examples_are_refused() -> None:

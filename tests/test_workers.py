@@ -15,16 +15,16 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from falconcal.cli import app
+from falconcal.cli.progress import LiveTable, duration
 from falconcal.errors import UsageError
-from falconcal.layout import PLAIN, RunKey
-from falconcal.progress import LiveTable, duration
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.studies import schedule
-from falconcal.studies.crew import choose_crew, in_processes
 from falconcal.studies.events import Event
-from falconcal.studies.reference import OWN_RUN
-from falconcal.studies.run import Workplace, epochs_of
-from falconcal.studies.runner import Clerk, run_study
-from falconcal.studies.schedule import ATTEMPTS, Schedule, needs_of, runs_of
+from falconcal.studies.executors.local_workers import in_processes, local_executor
+from falconcal.studies.reference import REFERENCE_RUN
+from falconcal.studies.run import StudyContext, epochs_of
+from falconcal.studies.runner import RunTracker, run_study
+from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
 from falconcal.studies.store import Store
 from falconcal.training import EpochRecord
 from tests.run_for_killing import CALIBRATED, killable
@@ -57,7 +57,7 @@ deaths = 1
 
 
 def key(method: str, seed: int = 0) -> RunKey:
-    return RunKey(PLAIN, method, seed)
+    return RunKey(DEFAULT_VARIANT, method, seed)
 
 
 class Heard(list[Event]):
@@ -113,7 +113,7 @@ def test_a_run_that_is_lost_again_and_again_has_failed_and_what_builds_on_it(
 ) -> None:
     a, b, heard = key("a"), key("b"), Heard()
     plan = Schedule({a: set(), b: {a}})
-    clerk = Clerk(plan, Store(tmp_path), heard)
+    clerk = RunTracker(plan, Store(tmp_path), heard)
     for _ in range(ATTEMPTS):
         plan.start(a)
         clerk(Event(a, "lost", "its process was ended by SIGKILL"))
@@ -123,21 +123,21 @@ def test_a_run_that_is_lost_again_and_again_has_failed_and_what_builds_on_it(
     assert len(list((tmp_path / "failures").rglob("*.txt"))) == 2
     again = Schedule({a: set()})
     again.start(a)
-    Clerk(again, Store(tmp_path), heard)(Event(a, "done"))
+    RunTracker(again, Store(tmp_path), heard)(Event(a, "done"))
     assert len(list((tmp_path / "failures").rglob("*.txt"))) == 1
 
 
 def test_the_reference_is_a_run_of_its_own_only_where_no_other_is_the_same(tmp_path: Path) -> None:
     def needs(*changes: str, only: list[str] | None = None) -> schedule.Needs:
         study = read_own(CALIBRATED, "test", changes)
-        return needs_of(Workplace(study, Store(tmp_path)), runs_of(study, only))
+        return dependencies(StudyContext(study, Store(tmp_path)), runs_of(study, only))
 
     falcon, dropout, scaled = key("falcon"), key("dropout"), key("scaled")
     assert needs() == {scaled: {falcon, dropout}, dropout: set(), falcon: {dropout}}
     own = needs("dropout.keep=best")
-    assert next(iter(own)) == OWN_RUN
-    assert own[dropout] == {OWN_RUN}
-    assert needs(only=["falcon"]) == {OWN_RUN: set(), falcon: {OWN_RUN}}
+    assert next(iter(own)) == REFERENCE_RUN
+    assert own[dropout] == {REFERENCE_RUN}
+    assert needs(only=["falcon"]) == {REFERENCE_RUN: set(), falcon: {REFERENCE_RUN}}
     assert needs("falcon.keep=last") == {scaled: {falcon}, dropout: set(), falcon: set()}
 
 
@@ -198,7 +198,7 @@ def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
 def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     with pytest.raises(UsageError, match="leave --workers out"):
-        choose_crew(2)
+        local_executor(2)
 
 
 # processes

@@ -4,12 +4,12 @@ import sys
 
 # each adds its commands to the application; the help has them in this order
 # isort: off
-from falconcal.cli import studies, reports, predictions, data, catalogue  # noqa: F401
+from falconcal.cli import studies, reports, predictions, data, listing  # noqa: F401
 
 # isort: on
-from falconcal.cli.app import FAILED, INTERRUPTED, WRONG_USAGE, app, tells
+from falconcal.cli.app import FAILED, INTERRUPTED, WRONG_USAGE, app, should_print_error
+from falconcal.cli.terminal import errors, print_text
 from falconcal.errors import UsageError, UserError
-from falconcal.terminal import errors, say
 
 __all__ = ["app", "main"]
 
@@ -24,7 +24,7 @@ def main() -> None:
         _leave(error, FAILED)
     except RuntimeError:
         # where another process has told what went wrong, that its connection is gone is no news
-        if tells():
+        if should_print_error():
             raise
         sys.exit(FAILED)
     except SystemExit as end:
@@ -33,6 +33,6 @@ def main() -> None:
 
 
 def _leave(error: Exception, code: int) -> None:
-    if tells():
-        say(f"Error: {error}", errors, "red")
+    if should_print_error():
+        print_text(f"Error: {error}", errors, "red")
     sys.exit(code)

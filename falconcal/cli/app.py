@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import falconcal
-from falconcal.terminal import output
+from falconcal.cli.terminal import output
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
@@ -57,7 +57,7 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def chosen(text: str | None) -> list[str] | None:
+def split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
@@ -66,14 +66,14 @@ def stay_offline(wanted: bool) -> None:
         os.environ["FALCONCAL_OFFLINE"] = "1"
 
 
-def tells() -> bool:
+def should_print_error() -> bool:
     """Tell whether this process tells of an error: of several that torchrun started, one does."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return True
-    from falconcal.processes import first_to_fail
+    from falconcal.core.distributed import first_to_fail
 
     return first_to_fail()
 
 
-def command() -> str:
+def command_line() -> str:
     return shlex.join(["falconcal", *sys.argv[1:]])

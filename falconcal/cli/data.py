@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from falconcal.cli.app import OfflineOption, app, chosen, stay_offline
+from falconcal.cli.app import OfflineOption, app, split_names, stay_offline
+from falconcal.cli.terminal import print_text
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import file_name
-from falconcal.terminal import say
+from falconcal.io.output_folder import file_name
 
 data = typer.Typer(
     help="The datasets' files: what is here, downloads, checksums.", no_args_is_help=True
@@ -35,27 +35,27 @@ def shift(
 ) -> None:
     """Draw one picture of what a model will see: shifts down, levels across."""
     from falconcal.data import load_dataset
-    from falconcal.files import check_writable, write_bytes
-    from falconcal.studies.sheet import make_sheet
+    from falconcal.io.atomic import check_writable, write_bytes
+    from falconcal.studies.shift_overview import shift_overview
 
     stay_offline(offline)
     target = out if out is not None else Path("runs") / "shift" / f"{file_name(dataset)}.png"
     if target.suffix.lower() != ".png":
         raise UsageError(f"--out expects a PNG file, got {target}.")
     check_writable(target)
-    write_bytes(target, make_sheet(load_dataset(dataset), chosen(shifts), examples))
-    say(f"Picture: {target}")
+    write_bytes(target, shift_overview(load_dataset(dataset), split_names(shifts), examples))
+    print_text(f"Picture: {target}")
 
 
 @data.command("list", epilog="Example:\n\nfalconcal data list")
 def list_data() -> None:
     """List the files of each dataset, where they lie, and what is to be downloaded."""
-    from falconcal.data.holdings import holdings
+    from falconcal.data.inventory import file_statuses
 
-    for one in holdings():
+    for one in file_statuses():
         where = str(one.place or f"to download, {one.megabytes:,.1f} MB")
         words = f"{one.dataset:<16}  {one.file:<26}  {where}"
-        say(words)
+        print_text(words)
 
 
 @data.command(epilog="Example:\n\nfalconcal data fetch mnist")
@@ -64,11 +64,11 @@ def fetch(
     offline: OfflineOption = False,
 ) -> None:
     """Download what is not here of a dataset, each file checked against its checksum."""
-    from falconcal.data.holdings import fetch_dataset
+    from falconcal.data.inventory import fetch_dataset
 
     stay_offline(offline)
     for path in fetch_dataset(name):
-        say(str(path))
+        print_text(str(path))
 
 
 @data.command(epilog="Examples:\n\nfalconcal data verify\n\nfalconcal data verify mnist")
@@ -76,14 +76,14 @@ def verify(
     name: Annotated[str | None, typer.Argument(help="A dataset; all of them if none.")] = None,
 ) -> None:
     """Compare the files that are here with the published checksums."""
-    from falconcal.data.holdings import verify_dataset
-    from falconcal.data.sources import SOURCES
+    from falconcal.data.data_files import SOURCES
+    from falconcal.data.inventory import verify_dataset
 
     verdicts = []
     for dataset in [name] if name is not None else SOURCES:
         for file, verdict in verify_dataset(dataset):
             verdicts.append(verdict)
             words = f"{dataset}: {file}: {verdict}"
-            say(words)
+            print_text(words)
     if "not as published" in verdicts:
         raise UserError("some files are not as published: what is read from them may differ.")

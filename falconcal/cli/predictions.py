@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from falconcal.cli.app import TrustOption, app
-from falconcal.layout import model_file
-from falconcal.terminal import errors, output, say, show_outcome, show_score
+from falconcal.cli.terminal import errors, output, print_text, show_outcome, show_score
+from falconcal.io.output_folder import model_file
 
 
 @app.command(
@@ -46,9 +46,9 @@ def score(
 
     Nothing is guessed: a row or column that is not as it should be is named.
     """
-    from falconcal.assessment import assess
-    from falconcal.reading import read_predictions
-    from falconcal.report.score import check_folder, write_score_page
+    from falconcal.evaluation.assessment import assess
+    from falconcal.inference.prediction_files import read_predictions
+    from falconcal.report.pages.score_page import check_folder, write_score_page
 
     directory = out if out is not None else Path("runs") / "score" / file.stem
     check_folder(directory)
@@ -59,7 +59,7 @@ def score(
     found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
     show_score(found)  # before anything is drawn, which may fail
     page = write_score_page(found, directory, title=file.name, classes=read.classes)
-    say(f"Page: {page}")
+    print_text(f"Page: {page}")
 
 
 @app.command(
@@ -96,30 +96,32 @@ def predict(
 
     One batch is in memory at a time; the output file appears when it is complete.
     """
-    from falconcal.predicting import (
+    from falconcal.cli.progress import progress_bar
+    from falconcal.inference.inputs import (
         check_output,
         choose_threshold,
         chose_its_epoch,
-        open_source,
-        predict_into,
+        open_inputs,
+        write_predictions,
     )
-    from falconcal.progress import counting
-    from falconcal.saving import load
+    from falconcal.inference.model_file import load
 
     name = source.resolve().name if source.is_dir() else source.stem
     target = out if out is not None else Path("runs") / "predict" / f"{name}.csv"
     check_output(target, source)
     saved = load(model_file(model), trust_code or ())
-    threshold = choose_threshold(saved.facts, reject_below, risk)
-    if risk is not None and chose_its_epoch(saved.facts):
-        say("Validation data chose this model's epoch: the risk may be somewhat higher.", errors)
-    opened = open_source(source, saved.facts)
-    if opened.named == "file" and saved.facts.framing is None:
-        say(
+    threshold = choose_threshold(saved.metadata, reject_below, risk)
+    if risk is not None and chose_its_epoch(saved.metadata):
+        print_text(
+            "Validation data chose this model's epoch: the risk may be somewhat higher.", errors
+        )
+    opened = open_inputs(source, saved.metadata)
+    if opened.named == "file" and saved.metadata.framing is None:
+        print_text(
             "The model file does not say how pictures are framed: they are stretched to its size. "
             "Save it again with framing=.",
             errors,
         )
-    with counting(errors, source.name, opened.total) as advance:
-        outcome = predict_into(target, saved, opened, threshold, advance)
+    with progress_bar(errors, source.name, opened.total) as advance:
+        outcome = write_predictions(target, saved, opened, threshold, advance)
     show_outcome(outcome, target, threshold)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from falconcal.cli.app import FiguresOption, app, names
-from falconcal.terminal import output, say, show_summary
+from falconcal.cli.terminal import output, print_text, show_summary
 
 if TYPE_CHECKING:
     from falconcal.report.results import Results
@@ -43,8 +43,8 @@ def _write(results: "Results", directory: Path, paper: bool, formats: list[str])
     tables = write_paper(directory, results) if paper else []
     show_summary(results)
     for file in tables:
-        say(f"Tables: {file}")
-    say(f"Report: {write_page(results, directory, evidence, formats)}")
+        print_text(f"Tables: {file}")
+    print_text(f"Report: {write_page(results, directory, evidence, formats)}")
 
 
 @app.command(
@@ -68,7 +68,7 @@ def compare(
     The folders stay as they are.
     """
     from falconcal.report import check_formats, check_target, load_comparison
-    from falconcal.report.compare import folder_labels
+    from falconcal.report.comparison import folder_labels
 
     formats = check_formats(names(figures))
     both = "+".join(label.replace("/", "-") for label in folder_labels(directories))

@@ -10,25 +10,25 @@ from falconcal.cli.app import (
     OfflineOption,
     TrustOption,
     app,
-    chosen,
-    command,
+    command_line,
+    should_print_error,
+    split_names,
     stay_offline,
-    tells,
 )
-from falconcal.terminal import (
+from falconcal.cli.terminal import (
     announce_search,
     errors,
     output,
-    say,
+    print_text,
     show_failures,
     show_trial,
     show_trials,
 )
 
 if TYPE_CHECKING:
-    from falconcal.layout import RunKey
+    from falconcal.io.output_folder import RunKey
     from falconcal.studies import Study
-    from falconcal.studies.crew import MakeCrew
+    from falconcal.studies.executors.local_workers import ExecutorFactory
 
 
 @app.command(
@@ -101,33 +101,33 @@ def run(
     Running again skips what is complete and finishes what is not. A run that fails does not stop
     the others.
     """
-    from falconcal.processes import first, joined
+    from falconcal.core.distributed import is_first_process, process_group
     from falconcal.studies import find_study
-    from falconcal.studies.study import placed
+    from falconcal.studies.study import with_devices
 
     stay_offline(offline)
     wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
     where: dict[str, int | str | None] = {"devices": devices, "num_nodes": num_nodes}
     where |= {"strategy": strategy, "precision": precision}
-    with joined():
-        output.quiet = not first()
-        found = placed(find_study(study, wanted, settings, smoke, trust_code or ()), where)
+    with process_group():
+        output.quiet = not is_first_process()
+        found = with_devices(find_study(study, wanted, settings, smoke, trust_code or ()), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
         crew = _crew(workers, ray, threads)
-        names = chosen(methods), chosen(variants)
+        names = split_names(methods), split_names(variants)
         failed = _run(found, directory, *names, crew, tensorboard)
-        if first():
+        if is_first_process():
             _conclude(directory, failed)
 
 
-def _crew(workers: int, ray: str | None, threads: int | None) -> "MakeCrew":
+def _crew(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
     """Return who does the runs."""
-    from falconcal.studies.crew import choose_crew
+    from falconcal.studies.executors.local_workers import local_executor
 
     if ray is None:
-        return choose_crew(workers, threads)
-    from falconcal.studies.ray_cluster import need_ray, on_ray
+        return local_executor(workers, threads)
+    from falconcal.studies.executors.ray_cluster import need_ray, on_ray
 
     need_ray(workers)
     return on_ray(ray, threads)
@@ -138,21 +138,21 @@ def _run(
     directory: Path,
     methods: list[str] | None,
     variants: list[str] | None,
-    crew: "MakeCrew",
+    crew: "ExecutorFactory",
     tensorboard: bool,
 ) -> dict["RunKey", str]:
-    from falconcal.progress import make_progress
+    from falconcal.cli.progress import make_progress
+    from falconcal.integrations.tensorboard import with_tensorboard
     from falconcal.studies.runner import run_study
-    from falconcal.studies.tracking import tracked
 
     try:
         with (
             make_progress(output) as progress,
-            tracked(progress, directory, tensorboard) as hear,
+            with_tensorboard(progress, directory, tensorboard) as on_event,
         ):
-            return run_study(study, directory, hear, methods, variants, crew)
+            return run_study(study, directory, on_event, methods, variants, crew)
     except KeyboardInterrupt:
-        if tells():
+        if should_print_error():
             _say_how_to_go_on(directory)
         raise typer.Exit(FAILED) from None
 
@@ -166,7 +166,7 @@ def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
             report(directory)
     finally:  # also where the figures cannot be drawn
         if failed:
-            show_failures(directory, failed, command())
+            show_failures(directory, failed, command_line())
     if failed:
         raise typer.Exit(FAILED)
 
@@ -176,7 +176,7 @@ def _say_how_to_go_on(directory: Path) -> None:
 
     complete = len(Store(directory).runs())
     words = f"Interrupted. Complete runs in {directory}: {complete}; they stay."
-    say(f"{words} To go on: {command()}", errors)
+    print_text(f"{words} To go on: {command_line()}", errors)
 
 
 @app.command(
@@ -220,7 +220,7 @@ def tune(
         typer.Option("--set", help="Change a setting: key=value. May be given often."),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings chosen before, such as the reference's.")
+        Path | None, typer.Option(help="Settings split_names before, such as the reference's.")
     ] = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
@@ -229,13 +229,13 @@ def tune(
 
     The lowest criterion wins among trials that are accurate enough. Running again goes on.
     """
-    from falconcal.tuning import need_optuna
+    from falconcal.studies.tuning import need_optuna
 
     need_optuna()
     from falconcal.studies import find_study
-    from falconcal.tuning.choice import check_chosen
-    from falconcal.tuning.search import Search, check
-    from falconcal.tuning.search import tune as search_for
+    from falconcal.studies.tuning.choice import check_chosen
+    from falconcal.studies.tuning.search import Search, check
+    from falconcal.studies.tuning.search import tune as search_for
 
     stay_offline(offline)
     found = find_study(study, changes or [], settings, trust_code=trust_code or ())
@@ -249,8 +249,8 @@ def tune(
         announce_search(search)
         rows = search_for(search, workers, show_trial)
     except KeyboardInterrupt:
-        words = f"Interrupted. Trials that ended stay in {directory}. To go on: {command()}"
-        say(words, errors)
+        words = f"Interrupted. Trials that ended stay in {directory}. To go on: {command_line()}"
+        print_text(words, errors)
         raise typer.Exit(FAILED) from None
     show_trials(directory, rows)
     check_chosen(rows, search.place.name)

@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from falconcal.data import (
+from falconcal.core.batch import Batches
+from falconcal.core.registry import look_up
+from falconcal.core.settings import call_checked, check_settable
+from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
+from falconcal.data.bounds import Bounds
+from falconcal.data.dataset import Dataset
+from falconcal.data.images import Images
+from falconcal.data.part import PREDICTION_BATCH_SIZE, Augment, Examples, Part, TensorBatches
+from falconcal.data.preparation import Preparation
+from falconcal.data.sets import (
     cifar10,
     digits,
     fashion_mnist,
@@ -23,25 +32,10 @@ from falconcal.data import (
     sequential_mnist,
     text_folder,
 )
-from falconcal.data.examples import (
-    AT_ONCE,
-    Augment,
-    Batches,
-    Bounds,
-    Dataset,
-    Examples,
-    Part,
-    TensorBatches,
-)
-from falconcal.data.few import few, few_tested, some
-from falconcal.data.images import Images
-from falconcal.data.preparation import Preparation
+from falconcal.data.subsets import sample, subset_all_parts, subset_test
 from falconcal.data.texts import Texts
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing
-from falconcal.registry import look_up
-from falconcal.settings import call_checked, check_settable
-from falconcal.trust import PERSON, CodeKind, Trust, check_takes, is_function
 
 DATASETS: dict[str, Callable[..., Any]] = {
     "digits": digits.load,
@@ -60,8 +54,8 @@ DATASETS: dict[str, Callable[..., Any]] = {
 }
 
 __all__ = [
-    "AT_ONCE",
     "DATASETS",
+    "PREDICTION_BATCH_SIZE",
     "Augment",
     "Batches",
     "Bounds",
@@ -74,14 +68,14 @@ __all__ = [
     "TensorBatches",
     "Texts",
     "check_dataset",
-    "few",
-    "few_tested",
     "is_loader",
     "load_dataset",
     "load_named",
     "load_named_test",
     "load_test",
-    "some",
+    "sample",
+    "subset_all_parts",
+    "subset_test",
 ]
 
 

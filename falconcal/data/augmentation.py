@@ -12,7 +12,7 @@ from torch.nn import functional
 DEGREES, SHIFT = 15.0, 0.1
 
 
-def turned_moved_flipped(images: Tensor, random: torch.Generator) -> Tensor:
+def rotate_translate_flip(images: Tensor, random: torch.Generator) -> Tensor:
     """Return the images varied: up to 15 degrees and 10 % either way, half of them mirrored."""
     drawn = torch.rand(len(images), 4, generator=random) * 2 - 1  # (N, 4) from -1 to 1
     angle, down, across = drawn[:, 0] * math.radians(DEGREES), drawn[:, 1], drawn[:, 2]

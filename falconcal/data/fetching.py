@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from falconcal.errors import UserError
-from falconcal.files import making
+from falconcal.io.atomic import creating
 
 OFFLINE = "FALCONCAL_OFFLINE"
 TIMEOUT = 30  # seconds without an answer
@@ -32,7 +32,7 @@ def offline() -> bool:
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteFile:
     """A file that others publish: the same bytes at every address."""
 
     urls: tuple[str, ...]
@@ -40,7 +40,7 @@ class Remote:
     size: int  # bytes
 
 
-def fetch(remote: Remote, target: Path) -> Path:
+def fetch(remote: RemoteFile, target: Path) -> Path:
     """Return the file, downloaded from the first address that gives the right one."""
     if offline():
         raise UserError(
@@ -65,9 +65,9 @@ def checksum_fits(path: Path, checksum: str) -> bool:
     return bool(pooch.file_hash(str(path), alg=algorithm) == expected)
 
 
-def _fetch_from(url: str, remote: Remote, target: Path) -> Path:
+def _fetch_from(url: str, remote: RemoteFile, target: Path) -> Path:
     title = f"{target.name} from {urlsplit(url).hostname}"
-    with making(target.parent), _quiet(), _bar(title, remote.size) as advance:
+    with creating(target.parent), _quiet(), _bar(title, remote.size) as advance:
         download = partial(_download, size=remote.size, advance=advance)
         found = pooch.retrieve(
             url, remote.checksum, target.name, target.parent, downloader=download

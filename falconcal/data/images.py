@@ -6,15 +6,11 @@ import numpy
 import torch
 from torch import Tensor
 
-from falconcal.data.conversion import as_tensor
-from falconcal.data.examples import (
-    Bounds,
-    Examples,
-    Held,
-    Part,
-    check_labels,
-    shape,
-)
+from falconcal.core.array_conversion import as_tensor
+from falconcal.core.batch import shape_of
+from falconcal.data.bounds import Bounds
+from falconcal.data.input_checks import check_labels
+from falconcal.data.part import Examples, InMemoryPart, Part
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, framing_of_shape
 
@@ -22,7 +18,7 @@ PIXELS = Bounds(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Images(Held):
+class Images(InMemoryPart):
     """Images in memory or memory-mapped; what is given out are floats from 0 to 1.
 
     Channels lie last, as training wants them: gathering bytes so and making them floats takes a
@@ -43,7 +39,7 @@ class Images(Held):
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or not len(self.pixels):
             raise UserError(
                 "expected at least one image, uint8 (N, height, width, channels), got "
-                f"{self.pixels.dtype} {shape(self.pixels)}."
+                f"{self.pixels.dtype} {shape_of(self.pixels)}."
             )
         check_labels(self.labels, len(self.pixels), len(self.classes))
         object.__setattr__(self, "labels", self.labels.long())

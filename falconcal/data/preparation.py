@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from falconcal.core.settings import Count, settings
 from falconcal.errors import UsageError
-from falconcal.settings import Count, settings
 
 Channels = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 

@@ -1,12 +1,6 @@
 """Evidence: intervals, tests and comparisons beside every figure."""
 
-from falconcal.evidence.comparisons import (
-    RankTest,
-    holm,
-    paired_difference,
-    rank_sum,
-    signed_rank,
-)
+from falconcal.evidence.comparisons import RankTest, holm, paired_difference, rank_sum, signed_rank
 from falconcal.evidence.differences import Difference
 from falconcal.evidence.groups import Group, by_group
 from falconcal.evidence.intervals import Interval, interval, outlier_interval

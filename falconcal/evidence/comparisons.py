@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import numpy
 import scipy.stats
 
-from falconcal.data.conversion import ArrayLike, as_tensor
+from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.errors import UserError
-from falconcal.evidence.binned import BINNED, Residuals
-from falconcal.evidence.differences import Figure, difference_of, error_figure
+from falconcal.evidence.binned_errors import BINNED, Residuals
+from falconcal.evidence.differences import Estimate, difference_of, error_figure
 from falconcal.evidence.intervals import (
     Interval,
     bounds_of_draws,
     checked_clusters,
     checked_scores,
-    loop,
+    resample_one_by_one,
 )
 from falconcal.evidence.resampling import MEANS, Cells, Generator, clustered, mean_draws, neighbours
 from falconcal.metrics import METRICS
-from falconcal.predictions import Data, Scores
+from falconcal.metrics.predictions import Data, Scores
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def _differences(
         values = MEANS[metric].value(one) - MEANS[metric].value(other)
         return mean_draws(values, resamples, generator, clusters)
     again = numpy.random.default_rng(seed)  # the same draws for both
-    first = loop(one, METRICS[metric], resamples, generator, clusters)
-    second = loop(other, METRICS[metric], resamples, again, clusters)
+    first = resample_one_by_one(one, METRICS[metric], resamples, generator, clusters)
+    second = resample_one_by_one(other, METRICS[metric], resamples, again, clusters)
     differences: numpy.ndarray = first - second
     return differences
 
@@ -136,7 +136,7 @@ def error_figures(
     resamples: int,
     seed: int,
     clusters: numpy.ndarray | None,
-) -> list[Figure]:
+) -> list[Estimate]:
     """Return an error of calibration of both, the same examples taken for both."""
     both = [BINNED[metric].residuals(scores) for scores in (one, other)]
     values = [METRICS[metric](scores) for scores in (one, other)]

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy
 
-from falconcal.evidence.binned import Norm, spreads
+from falconcal.evidence.binned_errors import Norm, spreads
 from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_level
 
 CHANCES = 100  # p-values that can be told apart, evenly spaced by ratio
-AT_ONCE = 2**16  # residuals that stay in the cache while all errors are tried on them
+CHUNK = 2**16  # residuals that stay in the cache while all errors are tried on them
 STEPS = 24  # errors along a spread for which it is seen what they would show
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class ErrorBounds:
     """Where a true error may lie, for each spread over the bins and each chance of missing it.
 
     The last chance is 1, where low and high meet at an estimate without the bias.
@@ -35,12 +35,12 @@ class Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class Figure:
+class Estimate:
     """A figure, what it is in each resample and, for an error of calibration, its bounds."""
 
     value: float
     resampled: numpy.ndarray  # (R,)
-    bounds: Bounds | None = None
+    bounds: ErrorBounds | None = None
     level: float = 0.95
 
 
@@ -63,12 +63,14 @@ class Difference:
 
 def error_figure(
     value: float, observed: numpy.ndarray, drawn: numpy.ndarray, norm: Norm, level: float
-) -> Figure:
+) -> Estimate:
     """Return an error that is a norm of residuals: (F,), resamples (R, F)."""
-    return Figure(value, norm(drawn), error_bounds(observed, drawn, norm, level), level)
+    return Estimate(value, norm(drawn), error_bounds(observed, drawn, norm, level), level)
 
 
-def error_bounds(observed: numpy.ndarray, drawn: numpy.ndarray, norm: Norm, level: float) -> Bounds:
+def error_bounds(
+    observed: numpy.ndarray, drawn: numpy.ndarray, norm: Norm, level: float
+) -> ErrorBounds:
     """Return the bounds of a norm of residuals, (F,), from resamples (R, F), one level exactly."""
     chance, seen = drawn - observed, float(norm(observed))
     reach = float(norm(chance).max())  # no error shows more beside its own norm, nor less
@@ -80,10 +82,10 @@ def error_bounds(observed: numpy.ndarray, drawn: numpy.ndarray, norm: Norm, leve
         shown = _shown(errors, direction, chance, norm)
         found.append(_crossings(errors, numpy.sort(shown, 1), seen, shares))
     low, high = numpy.split(numpy.stack(found), 2, axis=1)
-    return Bounds(chances, low, high)
+    return ErrorBounds(chances, low, high)
 
 
-def interval_of(figure: Figure) -> Interval:
+def interval_of(figure: Estimate) -> Interval:
     """Return a figure with its interval; a biased one may lie above it."""
     if figure.bounds is None:
         return bounds_of_draws(figure.value, figure.resampled, figure.level)
@@ -92,19 +94,23 @@ def interval_of(figure: Figure) -> Interval:
     return Interval(figure.value, float(low), min(1.0, float(high)), figure.level)
 
 
-def difference_of(first: Figure, second: Figure) -> Difference:
+def difference_of(first: Estimate, second: Estimate) -> Difference:
     """Return the difference of two figures that were drawn alike, at the level of the first."""
     value, draws = first.value - second.value, first.resampled - second.resampled
     effect = value / second.value if second.value else None
     if first.bounds is None or second.bounds is None or not draws.any():
         found = bounds_of_draws(value, draws, first.level)
-        return Difference(value, found.low, found.high, chance_of(draws), effect, first.level)
-    low, high = mover(first.bounds, second.bounds, _correlation(first, second))
+        return Difference(
+            value, found.low, found.high, bootstrap_p_value(draws), effect, first.level
+        )
+    low, high = mover_interval(first.bounds, second.bounds, _correlation(first, second))
     place, p_value = _place(first), _smallest(first.bounds.chances, (low > 0) | (high < 0))
     return Difference(value, float(low[place]), float(high[place]), p_value, effect, first.level)
 
 
-def mover(first: Bounds, second: Bounds, correlation: float) -> tuple[numpy.ndarray, numpy.ndarray]:
+def mover_interval(
+    first: ErrorBounds, second: ErrorBounds, correlation: float
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the bounds of the first less the second at every chance, (S,), over all spreads."""
     one, other = first.low[:, None, -1:], second.low[None, :, -1:]  # estimates (D, 1, 1), (1, D, 1)
     below = _joined(one - first.low[:, None], second.high[None] - other, correlation)  # (D, D, S)
@@ -112,7 +118,7 @@ def mover(first: Bounds, second: Bounds, correlation: float) -> tuple[numpy.ndar
     return (one - other - below).min((0, 1)), (one - other + above).max((0, 1))
 
 
-def chance_of(differences: numpy.ndarray) -> float:
+def bootstrap_p_value(differences: numpy.ndarray) -> float:
     """Return the two-sided p-value of draws (R,) against 0, never below 2 / (R + 1)."""
     below, above = (differences <= 0).sum(), (differences >= 0).sum()
     return float(min(1.0, 2 * (1 + min(below, above)) / (1 + len(differences))))
@@ -125,7 +131,7 @@ def _joined(one: numpy.ndarray, other: numpy.ndarray, correlation: float) -> num
     return roots
 
 
-def _correlation(first: Figure, second: Figure) -> float:
+def _correlation(first: Estimate, second: Estimate) -> float:
     one, other = (figure.resampled - figure.resampled.mean() for figure in (first, second))
     length = float(numpy.sqrt((one @ one) * (other @ other)))
     return float(one @ other) / length if length else 0.0
@@ -137,7 +143,7 @@ def _chances(resamples: int, level: float) -> numpy.ndarray:
     return numpy.unique(numpy.append(spaced, 1 - checked_level(level)))
 
 
-def _place(figure: Figure) -> int:
+def _place(figure: Estimate) -> int:
     """Return where the bounds of a figure's level stand."""
     assert figure.bounds is not None
     return int(numpy.abs(figure.bounds.chances - (1 - figure.level)).argmin())
@@ -154,7 +160,7 @@ def _shown(
     errors: numpy.ndarray, direction: numpy.ndarray, chance: numpy.ndarray, norm: Norm
 ) -> numpy.ndarray:
     """Return what errors (E,) along a direction (F,) would show in each resample: (E, R)."""
-    rows = max(1, AT_ONCE // len(direction))
+    rows = max(1, CHUNK // len(direction))
     paths = errors[:, None] * direction  # (E, F)
     blocks = [chance[start : start + rows] for start in range(0, len(chance), rows)]
     shown = [numpy.stack([norm(block + path) for path in paths]) for block in blocks]

@@ -8,7 +8,7 @@ import torch
 from falconcal.errors import UserError, described
 from falconcal.evidence.intervals import Interval, interval
 from falconcal.metrics import CLASS_METRICS
-from falconcal.predictions import Data, Predictions, as_record
+from falconcal.metrics.predictions import Data, Predictions, as_record
 
 HIGHER_IS_BETTER = {"accuracy"}
 BEST_AT_ZERO = {"signed_gap"}  # too sure above, too timid below

@@ -7,15 +7,15 @@ from numbers import Integral, Real
 import numpy
 import torch
 
-from falconcal.data.conversion import ArrayLike, as_tensor
-from falconcal.errors import UserError, described, unknown
-from falconcal.evidence.binned import BINNED, classwise_residuals, inverted
-from falconcal.evidence.ordered import FIGURES, ORDERED, OutlierFigure, outlier_draws
+from falconcal.core.array_conversion import ArrayLike, as_tensor
+from falconcal.errors import UserError, described, unknown_name_error
+from falconcal.evidence.binned_errors import BINNED, classwise_residuals, inverted_test_interval
+from falconcal.evidence.rank_statistics import FIGURES, ORDERED, OutlierFigure, outlier_draws
 from falconcal.evidence.resampling import MEANS, Generator
 from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
-from falconcal.metrics.outliers import Signal, signal_of
-from falconcal.metrics.scored import labelled, labelled_predictions, scores_of
-from falconcal.predictions import Data, Scores
+from falconcal.metrics.metric_inputs import labelled, labelled_predictions, scores_of
+from falconcal.metrics.outlier_detection import Signal, signal_of
+from falconcal.metrics.predictions import Data, Scores
 
 MIRRORED = {"smooth_ece"}  # biased upwards, and no norm of residuals
 UNLABELLED = {"entropy", "confidence"}
@@ -55,17 +55,19 @@ def interval(
     if metric in BINNED:
         residuals = BINNED[str(metric)].residuals(scores)
         drawn = residuals.draws(resamples, generator, groups)
-        low, high = inverted(residuals.observed(), drawn, checked_level(level), residuals.norm)
+        low, high = inverted_test_interval(
+            residuals.observed(), drawn, checked_level(level), residuals.norm
+        )
         return Interval(METRICS[str(metric)](scores), low, min(1.0, high), level)
     value = _of(metric)(scores)
     if metric == "accuracy" and value in (0.0, 1.0):
         units = len(scores) if groups is None else len(numpy.unique(groups))
-        return _of_a_sure_thing(value, units, checked_level(level))
-    values = draws(scores, metric, resamples, seed, clusters)
+        return _clopper_pearson(value, units, checked_level(level))
+    values = bootstrap_values(scores, metric, resamples, seed, clusters)
     return bounds_of_draws(value, values, level, mirrored=metric in MIRRORED)
 
 
-def _of_a_sure_thing(accuracy: float, units: int, level: float) -> Interval:
+def _clopper_pearson(accuracy: float, units: int, level: float) -> Interval:
     """Return Clopper and Pearson's interval where all or none are right and resamples are alike."""
     lowest = ((1 - level) / 2) ** (1 / units)  # at which all are right as rarely as is allowed
     low, high = (lowest, 1.0) if accuracy == 1.0 else (0.0, 1 - lowest)
@@ -84,14 +86,14 @@ def outlier_interval(
 ) -> Interval:
     """Return an interval of AUROC, AUPR or the false positive rate, resampling both samples."""
     if figure not in FIGURES:
-        raise unknown("figure of outlier detection", figure, FIGURES)
+        raise unknown_name_error("figure of outlier detection", figure, FIGURES)
     value = getattr(outlier_detection(inside, outside, signal), figure)
     generator = numpy.random.default_rng(seed)
     signals = signal_of(inside, signal), signal_of(outside, signal)
     return bounds_of_draws(value, outlier_draws(*signals, figure, resamples, generator), level)
 
 
-def draws(
+def bootstrap_values(
     scores: Scores,
     metric: str | Metric,
     resamples: int,
@@ -107,10 +109,10 @@ def draws(
         return BINNED[str(metric)].draws(scores, resamples, generator, groups)
     if metric in ORDERED and groups is None:
         return ORDERED[str(metric)](scores, resamples, generator)
-    return loop(scores, _of(metric), resamples, generator, groups)
+    return resample_one_by_one(scores, _of(metric), resamples, generator, groups)
 
 
-def loop(
+def resample_one_by_one(
     scores: Scores,
     metric: Metric,
     resamples: int,
@@ -146,7 +148,7 @@ def checked_scores(data: Data, metric: str | Metric) -> Scores:
             f"expected the name of a metric, or a function of scores, got {described(metric)}."
         )
     if isinstance(metric, str) and metric not in METRICS:
-        raise unknown("metric", metric, {**METRICS, **CLASS_METRICS})
+        raise unknown_name_error("metric", metric, {**METRICS, **CLASS_METRICS})
     if not isinstance(metric, str) or metric in UNLABELLED:
         return scores_of(data)
     return labelled(data, metric)
@@ -169,7 +171,7 @@ def _classwise(
         errors: numpy.ndarray = numpy.abs(residuals).sum(-1) / predictions.classes
         return errors
 
-    low, high = inverted(observed, drawn, checked_level(level), norm)
+    low, high = inverted_test_interval(observed, drawn, checked_level(level), norm)
     return Interval(CLASS_METRICS[metric](predictions), low, min(1.0, high), level)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy
 import torch
 
-from falconcal.bins import bin_index
-from falconcal.errors import UserError, described, unknown
+from falconcal.core.registry import check_name
+from falconcal.errors import UserError, described, unknown_name_error
 from falconcal.evidence.differences import (
     Difference,
-    Figure,
+    Estimate,
     difference_of,
     error_figure,
     interval_of,
@@ -26,10 +26,10 @@ from falconcal.evidence.differences import (
 from falconcal.evidence.intervals import Interval
 from falconcal.evidence.resampling import MEANS
 from falconcal.metrics import BINS
-from falconcal.metrics.scored import labelled, scores_of
-from falconcal.metrics.shift import Levels
-from falconcal.predictions import Scores
-from falconcal.registry import check_name
+from falconcal.metrics.binning import bin_index
+from falconcal.metrics.metric_inputs import labelled, scores_of
+from falconcal.metrics.over_levels import LevelScores
+from falconcal.metrics.predictions import Scores
 
 RESAMPLES_AT_ONCE = 500  # bounds the memory: counts are multiplied as float32, kept as bytes
 
@@ -47,7 +47,7 @@ class Draws:
 
 
 def pooled_interval(
-    shifts: Sequence[Levels],
+    shifts: Sequence[LevelScores],
     figure: str,
     *,
     level: float = 0.95,
@@ -64,8 +64,8 @@ def pooled_interval(
 
 
 def pooled_difference(
-    first: Sequence[Levels],
-    second: Sequence[Levels],
+    first: Sequence[LevelScores],
+    second: Sequence[LevelScores],
     figure: str,
     *,
     level: float = 0.95,
@@ -98,7 +98,7 @@ def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
 
 
 def shift_draws(
-    levels: Levels, counts: numpy.ndarray, others: numpy.ndarray | None = None
+    levels: LevelScores, counts: numpy.ndarray, others: numpy.ndarray | None = None
 ) -> dict[str, Draws]:
     """Return the draws of every pooled figure of one shift, its levels the clean one first.
 
@@ -152,11 +152,11 @@ def mean_of_draws(parts: Iterable[Draws]) -> Draws:
     return Draws(observed, drawn, listed[0].error)
 
 
-def figure_of(draws: Draws, level: float = 0.95) -> Figure:
+def figure_of(draws: Draws, level: float = 0.95) -> Estimate:
     """Return a figure from what it is made of; errors of calibration with bounds of the truth."""
     if not draws.error:
         total = draws.drawn.sum(1, dtype=numpy.float64)
-        return Figure(float(draws.observed.sum()), total, level=level)
+        return Estimate(float(draws.observed.sum()), total, level=level)
     filled = numpy.flatnonzero(draws.drawn.any(0))  # where a model is sure most bins are empty
     filled = filled if len(filled) else numpy.array([0])  # without any gap there is one of 0
     observed = draws.observed[filled].astype(draws.drawn.dtype)
@@ -198,11 +198,11 @@ GAP_FIGURES: dict[str, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] 
 }
 
 
-def _mean_over_shifts(shifts: Sequence[Levels], figure: str, counts: numpy.ndarray) -> Draws:
+def _mean_over_shifts(shifts: Sequence[LevelScores], figure: str, counts: numpy.ndarray) -> Draws:
     known = [*GAP_FIGURES, "last_level_confidence"]
     check_name("pooled figure", figure)
     if figure not in known:
-        raise unknown("pooled figure", figure, known)
+        raise unknown_name_error("pooled figure", figure, known)
     return mean_of_draws(shift_draws(levels, counts)[figure] for levels in shifts)
 
 
@@ -214,7 +214,7 @@ def _sums(features: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray
     return features.sum(0), numpy.concatenate(taken)
 
 
-def _examples(shifts: Sequence[Levels]) -> int:
+def _examples(shifts: Sequence[LevelScores]) -> int:
     listed = isinstance(shifts, list | tuple)
     if not listed or not all(isinstance(levels, list | tuple) for levels in shifts):
         raise UserError(
@@ -227,7 +227,7 @@ def _examples(shifts: Sequence[Levels]) -> int:
     return len(clean[0])
 
 
-def _same_examples(levels: Levels, examples: int) -> list[Scores]:
+def _same_examples(levels: LevelScores, examples: int) -> list[Scores]:
     """Return the levels' scores; all must be of the same examples in the same order."""
     parts = [labelled(level, "a pooled figure") for level in levels]
     for part in parts:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from falconcal.predictions import Scores
+from falconcal.metrics.predictions import Scores
 
 MOST_CELLS = 4000
 Generator = numpy.random.Generator

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy
 from PIL import Image, UnidentifiedImageError
 
+from falconcal.core.settings import Count, settings
 from falconcal.errors import UsageError, UserError
 from falconcal.io.folders import irregular
-from falconcal.settings import Count, settings
 
 FORMAT_OF = {
     ".png": "PNG",

@@ -9,21 +9,23 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from falconcal.core.method import Method
+from falconcal.core.registry import look_up
+from falconcal.core.settings import as_dict, with_none
+from falconcal.core.trust import PERSON, CodeKind, Trust, check_allowed
 from falconcal.errors import UsageError
-from falconcal.method import Method
 from falconcal.methods.adversarial import Adversarial
-from falconcal.methods.dropout import L2Dropout
 from falconcal.methods.ensemble import Ensemble, FalconEnsemble
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
 from falconcal.methods.joint_gan import JointGAN
+from falconcal.methods.l2_dropout import L2Dropout
 from falconcal.methods.label_smoothing import LabelSmoothing
 from falconcal.methods.last_layer_svi import LastLayerSVI
 from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
 from falconcal.methods.mnf import MNF
-from falconcal.methods.own_loop import FalconStep
 from falconcal.methods.svi import SVI
 from falconcal.recalibration import (
     HistogramBinning,
@@ -32,9 +34,6 @@ from falconcal.recalibration import (
     Temperature,
     VectorScaling,
 )
-from falconcal.registry import look_up
-from falconcal.settings import as_dict, with_none
-from falconcal.trust import PERSON, CodeKind, Trust, check_name
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
@@ -67,7 +66,6 @@ __all__ = [
     "Evidential",
     "Falcon",
     "FalconEnsemble",
-    "FalconStep",
     "Focal",
     "JointGAN",
     "L2Dropout",
@@ -113,7 +111,7 @@ def _check_code(kind: Callable[..., Method], settings: Mapping[str, Any], trust:
     """Refuse settings that name code which is not trusted: it would be called by ``fit``."""
     for setting in getattr(kind, "names_code", ()):
         if isinstance(name := settings.get(setting), str) and name != "none":
-            check_name(setting, name, trust)
+            check_allowed(setting, name, trust)
 
 
 def plain_settings(method: Any) -> dict[str, Any]:

@@ -9,21 +9,21 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from falconcal.core.perturbation_point import input_gradient
+from falconcal.core.settings import NonNegative, settings
 from falconcal.data import Batches
-from falconcal.entrance import input_gradient
-from falconcal.losses import cross_entropy
-from falconcal.methods.directions import moved
-from falconcal.methods.dropout import adam, clean_terms
 from falconcal.methods.falcon import InputBounds
-from falconcal.settings import Weight, settings
-from falconcal.training import Objective, Step, Training, fit_objectives
+from falconcal.methods.falcon_directions import perturb_batch
+from falconcal.methods.l2_dropout import adam, clean_terms
+from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training.losses import cross_entropy
 
 
 @settings
-class Adversarial(Training):
+class Adversarial(TrainingMethod):
     """Settings of adversarial training; the default is that of deep ensembles."""
 
-    epsilon: Weight = 0.01  # of the input range; 0 is training without it
+    epsilon: NonNegative = 0.01  # of the input range; 0 is training without it
     bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
@@ -40,7 +40,9 @@ def adversarial_terms(method: Adversarial, step: Step) -> dict[str, Tensor]:
     if method.epsilon == 0:
         return clean_terms(method, step)
     # first, since the gradient is taken by a pass of its own, in inference mode
-    gradient = input_gradient(step.bare or step.model, step.inputs, step.labels, step.entrance)
+    gradient = input_gradient(
+        step.bare or step.model, step.inputs, step.labels, step.perturbation_point
+    )
     terms = clean_terms(method, step)
-    logits = step.logits_at(moved(step, gradient.sign(), method.epsilon))  # (N, C)
+    logits = step.logits_at(perturb_batch(step, gradient.sign(), method.epsilon))  # (N, C)
     return {**terms, "adversarial": cross_entropy(logits, step.labels)}

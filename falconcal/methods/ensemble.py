@@ -12,18 +12,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.method import Base, Method, build_untrained, innermost_method, with_seed
+from falconcal.core.randomness import combined_seed, seeded_random
+from falconcal.core.registry import look_up
+from falconcal.core.settings import Count, settings
+from falconcal.core.trust import PERSON, CodeKind, check_takes, is_function
 from falconcal.data import Batches
-from falconcal.data.examples import mixed_seed
 from falconcal.errors import UserError
-from falconcal.method import Base, Method, innermost, seeded, structure_of
 from falconcal.methods.adversarial import Adversarial
 from falconcal.methods.falcon import Falcon
-from falconcal.modes import seeded_random
-from falconcal.registry import look_up
-from falconcal.sampling import mean_probabilities
-from falconcal.settings import Count, settings
-from falconcal.training.preparing import check_given
-from falconcal.trust import PERSON, CodeKind, check_takes, is_function
+from falconcal.models.sampling import mean_probabilities
+from falconcal.training.context import check_given
 
 
 @settings
@@ -41,18 +40,18 @@ class Ensemble:
         """Return the mixture of the members; the model itself is left as it was."""
         check_given(model, train, validation)
         members = [self._member(model, train, validation, number) for number in range(self.size)]
-        return Mixture(members).eval()
+        return EnsembleModel(members).eval()
 
-    def structure(self, model: nn.Module) -> nn.Module:
+    def build(self, model: nn.Module) -> nn.Module:
         bases = [self._base(number) for number in range(self.size)]
-        return Mixture(structure_of(base, copy.deepcopy(model)) for base in bases).eval()
+        return EnsembleModel(build_untrained(base, copy.deepcopy(model)) for base in bases).eval()
 
     def _base(self, number: int) -> Method:
         """Return the base with the seed of a member, from which it may draw in use too."""
-        return seeded(self.base, member_seed(self._seed(), number))
+        return with_seed(self.base, member_seed(self._seed(), number))
 
     def _seed(self) -> int:
-        return getattr(innermost(self.base), "seed", 0)
+        return getattr(innermost_method(self.base), "seed", 0)
 
     def _member(
         self, model: nn.Module, train: Batches, validation: Batches, number: int
@@ -75,7 +74,7 @@ class FalconEnsemble(Ensemble):
     base: Base = Falcon()
 
 
-class Mixture(nn.Module):
+class EnsembleModel(nn.Module):
     """Members side by side: inputs in, the log of their mean probabilities out."""
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
@@ -88,7 +87,7 @@ class Mixture(nn.Module):
 
 def member_seed(seed: int, number: int) -> int:
     """Return a member's seed, far from those that people choose: the model may be drawn by one."""
-    return mixed_seed(seed + 1, number + 1) % 2**32
+    return combined_seed(seed + 1, number + 1) % 2**32
 
 
 def reordered(train: Batches, number: int) -> Batches:
@@ -96,7 +95,7 @@ def reordered(train: Batches, number: int) -> Batches:
     if not hasattr(train, "seed"):
         return train  # a DataLoader's order comes from the member's random numbers
     other = copy.copy(train)
-    other.seed = mixed_seed(train.seed, number)
+    other.seed = combined_seed(train.seed, number)
     return other
 
 

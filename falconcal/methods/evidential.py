@@ -14,31 +14,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falconcal.core.module_state import at_least_float32
+from falconcal.core.settings import Count, NonNegative, settings
 from falconcal.data import Batches
-from falconcal.losses import EvidentialForm, evidential_loss, misleading_evidence, wide
-from falconcal.methods.dropout import adam, l2_terms
-from falconcal.settings import Count, Weight, settings
-from falconcal.training import Objective, Step, Training, fit_objectives
+from falconcal.methods.l2_dropout import adam, l2_terms
+from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training.losses import EvidentialForm, evidential_loss, misleading_evidence
 
 EvidenceForm = Literal["relu", "softplus", "exp"]
 LARGEST = 10.0  # of z under exp, as in the authors' code
 
 
 @settings
-class Evidential(Training):
+class Evidential(TrainingMethod):
     """Settings of evidential deep learning; the defaults are the paper's."""
 
     form: EvidentialForm = "squares"  # of the expected loss: equation 5, 3 or 4
     evidence: EvidenceForm = "relu"  # relu can die; softplus and exp cannot
-    divergence_weight: Weight = 1.0  # of the pull to no evidence
+    divergence_weight: NonNegative = 1.0  # of the pull to no evidence
     divergence_epochs: Count = 10  # over which that weight rises
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        bounds, evidence = getattr(train, "bounds", None), self.structure(model)
+        bounds, evidence = getattr(train, "bounds", None), self.build(model)
         return fit_objectives(evidence, train, validation, self.objectives(), self, bounds)
 
-    def structure(self, model: nn.Module) -> nn.Module:
-        return Evidence(model, self.evidence)
+    def build(self, model: nn.Module) -> nn.Module:
+        return EvidentialModel(model, self.evidence)
 
     def objectives(self) -> list[Objective]:
         return [Objective("evidential", partial(evidential_terms, self), adam(self))]
@@ -55,7 +56,7 @@ def evidential_terms(method: Evidential, step: Step) -> dict[str, Tensor]:
     }
 
 
-class Evidence(nn.Module):
+class EvidentialModel(nn.Module):
     """A network whose outputs are taken as evidence: inputs in, log alpha out.
 
     log alpha are logits of the prediction, since softmax(log alpha) = alpha / S, and keep S, so
@@ -68,7 +69,7 @@ class Evidence(nn.Module):
         self.training = model.training  # or every part would seem held in the other mode
 
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return torch.log1p(EVIDENCE[self.form](wide(self.model(inputs))))
+        return torch.log1p(EVIDENCE[self.form](at_least_float32(self.model(inputs))))
 
 
 def _exp(outputs: Tensor) -> Tensor:

@@ -12,18 +12,26 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from falconcal.core.settings import (
+    Count,
+    Fraction,
+    LearningRate,
+    NonNegative,
+    PositiveFraction,
+    Strengths,
+    settings,
+)
 from falconcal.data import Batches, Bounds
-from falconcal.losses import (
+from falconcal.methods.falcon_directions import DIRECTIONS, Direction
+from falconcal.methods.l2_dropout import adam, data_terms
+from falconcal.shifts.fgsm import EPSILONS
+from falconcal.training import Objective, Step, TrainingMethod, annealed, fit_objectives
+from falconcal.training.losses import (
     CalibrationForm,
     EntropyForm,
     calibration_loss,
     predictive_entropy_loss,
 )
-from falconcal.methods.directions import DIRECTIONS, Direction
-from falconcal.methods.dropout import adam, data_terms
-from falconcal.settings import Count, LearningRate, Levels, PositiveShare, Share, Weight, settings
-from falconcal.shifts.adversarial import EPSILONS
-from falconcal.training import Objective, Step, Training, annealed, fit_objectives
 
 
 def _bounds(value: object) -> object:
@@ -39,17 +47,17 @@ Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
 
 @settings
-class Falcon(Training):
+class Falcon(TrainingMethod):
     """Settings of FALCON; the defaults are the paper's where it says."""
 
-    entropy_weight: Weight = 50.0  # lambda_S
-    calibration_weight: Weight = 0.02  # lambda_adv
+    entropy_weight: NonNegative = 50.0  # lambda_S
+    calibration_weight: NonNegative = 0.02  # lambda_adv
     calibration_learning_rate: LearningRate = 0.05  # of the second step, its own
-    entropy_annealing: PositiveShare = 1.0  # share of the epochs over which the weight rises
-    calibration_annealing: PositiveShare = 0.5
+    entropy_annealing: PositiveFraction = 1.0  # share of the epochs over which the weight rises
+    calibration_annealing: PositiveFraction = 0.5
     gradient: Literal["exact", "shared"] = "shared"  # where the perturbation's gradient comes from
-    share: Share = 1.0  # of the batches that get the calibration step
-    epsilons: Levels = EPSILONS  # of the input range, one drawn a batch
+    share: Fraction = 1.0  # of the batches that get the calibration step
+    epsilons: Strengths = EPSILONS  # of the input range, one drawn a batch
     directions: Directions = ("adversarial",)  # one drawn a batch; more than one is our addition
     bins: Count = 10
     statistics: Literal["both", "clean"] = "clean"  # which batches BatchNorm's running ones see
@@ -74,7 +82,7 @@ class Falcon(Training):
             share=self.share,
             reduction="sum",
             perturbs=True,
-            sees_statistics=self.statistics == "both",
+            updates_running_statistics=self.statistics == "both",
         )
         return [clean, calibration]
 

@@ -8,18 +8,18 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from falconcal.core.settings import NonNegative, settings
 from falconcal.data import Batches
-from falconcal.losses import focal_loss
-from falconcal.methods.dropout import adam, l2_terms
-from falconcal.settings import Weight, settings
-from falconcal.training import Objective, Step, Training, fit_objectives
+from falconcal.methods.l2_dropout import adam, l2_terms
+from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training.losses import focal_loss
 
 
 @settings
-class Focal(Training):
+class Focal(TrainingMethod):
     """Settings of the focal loss."""
 
-    gamma: Weight = 3.0  # 0 is plain cross-entropy
+    gamma: NonNegative = 3.0  # 0 is plain cross-entropy
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         bounds = getattr(train, "bounds", None)

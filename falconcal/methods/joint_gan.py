@@ -12,24 +12,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from falconcal.core.module_state import at_least_float32, frozen_weights, to_model_device
+from falconcal.core.settings import Count, LearningRate, NonNegative, settings
 from falconcal.data import Batches, Bounds
 from falconcal.errors import UserError
-from falconcal.losses import divergence_from_uniform, wide
-from falconcal.methods.dropout import adam, clean_terms
 from falconcal.methods.falcon import InputBounds
+from falconcal.methods.l2_dropout import adam, clean_terms
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.modes import frozen, placed
-from falconcal.settings import Count, LearningRate, Weight, settings
-from falconcal.training import Objective, Step, Training, fit_objectives, unseen_statistics
+from falconcal.training import (
+    Objective,
+    Step,
+    TrainingMethod,
+    fit_objectives,
+    unseen_statistics,
+)
+from falconcal.training.losses import divergence_from_uniform
 
 BETAS = (0.5, 0.999)  # of Adam for both networks of the GAN
 
 
 @settings
-class JointGAN(Training):
+class JointGAN(TrainingMethod):
     """Settings of the joint training; the defaults are the paper's where it says."""
 
-    uniform_weight: Weight = 1.0  # beta, of KL(U || p) in the steps of generator and classifier
+    uniform_weight: NonNegative = (
+        1.0  # beta, of KL(U || p) in the steps of generator and classifier
+    )
     gan_learning_rate: LearningRate = 2e-4
     latent: Count = 64  # numbers of noise an example
     width: Count = 32  # channels next to the image, twice as many with each halving of its sides
@@ -37,10 +45,10 @@ class JointGAN(Training):
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         return fit_objectives(
-            model, train, validation, self.objectives(), self, self.bounds, self.companions
+            model, train, validation, self.objectives(), self, self.bounds, self.auxiliary
         )
 
-    def companions(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:
+    def auxiliary(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:
         """Return fresh networks for such inputs."""
         if not inputs.is_floating_point():
             raise UserError(
@@ -60,45 +68,45 @@ class JointGAN(Training):
                 "discriminator",
                 partial(discriminator_terms, self),
                 gan_adam,
-                trains="discriminator",
+                network="discriminator",
             ),
-            Objective("generator", partial(generator_terms, self), gan_adam, trains="generator"),
+            Objective("generator", partial(generator_terms, self), gan_adam, network="generator"),
             Objective("classifier", partial(classifier_terms, self), adam(self)),
         ]
 
 
 def discriminator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """-log D(x) - log(1 - D(G(z))), D a sigmoid of its score; G is detached."""
-    made = made_inputs(method, step)
-    scores = step.companions["discriminator"].wrapped(torch.cat([step.inputs, made]))  # (2N,)
-    real, fake = wide(scores).tensor_split(2)
+    made = generated_inputs(method, step)
+    scores = step.auxiliary["discriminator"].wrapped(torch.cat([step.inputs, made]))  # (2N,)
+    real, fake = at_least_float32(scores).tensor_split(2)
     return {"real": softplus(-real).mean(), "made": softplus(fake).mean()}
 
 
 def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """-log D(G(z)) + beta * KL(U || p(.|G(z))); both flow into G, neither D nor p changes."""
-    made = step.companions["generator"].wrapped(draw_noise(method, step))
-    discriminator, classifier = step.companions["discriminator"].bare, step.itself
-    with frozen(discriminator), frozen(classifier), unseen_statistics(classifier):
-        scores = discriminator(placed(discriminator, made))  # (N,)
-        logits = classifier(placed(classifier, made))  # (N, C)
+    made = step.auxiliary["generator"].wrapped(draw_noise(method, step))
+    discriminator, classifier = step.auxiliary["discriminator"].bare, step.itself
+    with frozen_weights(discriminator), frozen_weights(classifier), unseen_statistics(classifier):
+        scores = discriminator(to_model_device(discriminator, made))  # (N,)
+        logits = classifier(to_model_device(classifier, made))  # (N, C)
     uniform = method.uniform_weight * divergence_from_uniform(logits)
-    return {"fooled": softplus(-wide(scores)).mean(), "uniform": uniform}
+    return {"fooled": softplus(-at_least_float32(scores)).mean(), "uniform": uniform}
 
 
 def classifier_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """L_CCE + beta * KL(U || p(.|G(z))), G detached, and L2 where asked for."""
     terms = clean_terms(method, step)
     with unseen_statistics(step.itself):
-        logits = step.itself(placed(step.itself, made_inputs(method, step)))  # (N, C)
+        logits = step.itself(to_model_device(step.itself, generated_inputs(method, step)))  # (N, C)
     return {**terms, "uniform": method.uniform_weight * divergence_from_uniform(logits)}
 
 
-def made_inputs(method: JointGAN, step: Step) -> Tensor:
+def generated_inputs(method: JointGAN, step: Step) -> Tensor:
     """Return as many inputs as the batch has, made by the generator: (N, ...), no gradient."""
-    generator = step.companions["generator"].bare
+    generator = step.auxiliary["generator"].bare
     with torch.no_grad():
-        made: Tensor = generator(placed(generator, draw_noise(method, step)))
+        made: Tensor = generator(to_model_device(generator, draw_noise(method, step)))
     return made.to(step.inputs.dtype)
 
 

@@ -8,18 +8,18 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from falconcal.core.settings import Fraction, settings
 from falconcal.data import Batches
-from falconcal.losses import cross_entropy
-from falconcal.methods.dropout import adam, l2_terms
-from falconcal.settings import Share, settings
-from falconcal.training import Objective, Step, Training, fit_objectives
+from falconcal.methods.l2_dropout import adam, l2_terms
+from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training.losses import cross_entropy
 
 
 @settings
-class LabelSmoothing(Training):
+class LabelSmoothing(TrainingMethod):
     """Settings of label smoothing."""
 
-    smoothing: Share = 0.1  # of each label, spread evenly over all classes
+    smoothing: Fraction = 0.1  # of each label, spread evenly over all classes
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         bounds = getattr(train, "bounds", None)

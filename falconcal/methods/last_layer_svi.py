@@ -6,16 +6,16 @@ Recurrent layers, attention and embeddings have no Bayesian form; the last layer
 
 from torch import nn
 
-from falconcal.bayesian import Flipout, with_last_layer
-from falconcal.methods.variational import Variational
-from falconcal.settings import settings
+from falconcal.core.settings import settings
+from falconcal.methods.variational import VariationalMethod
+from falconcal.models.bayesian import Flipout, with_bayesian_last_layer
 
 
 @settings
-class LastLayerSVI(Variational):
+class LastLayerSVI(VariationalMethod):
     """Settings of SVI in the last layer; L2 is for the layers before it, and its means."""
 
     layer: str | None = None  # its name in the model; None takes the nn.Linear defined last
 
     def convert(self, model: nn.Module) -> nn.Module:
-        return with_last_layer(model, {nn.Linear: Flipout}, self.layer)
+        return with_bayesian_last_layer(model, {nn.Linear: Flipout}, self.layer)

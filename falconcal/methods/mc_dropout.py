@@ -10,35 +10,35 @@ from functools import partial
 
 from torch import nn
 
+from falconcal.core.settings import Count, settings
 from falconcal.data import Batches
 from falconcal.errors import UserError
-from falconcal.methods.dropout import adam, clean_terms
-from falconcal.sampling import DROPOUTS, Sampled
-from falconcal.settings import Count, settings
-from falconcal.training import Objective, Training, fit_objectives, set_dropout
+from falconcal.methods.l2_dropout import adam, clean_terms
+from falconcal.models.sampling import DROPOUTS, SampledModel
+from falconcal.training import Objective, TrainingMethod, fit_objectives, set_dropout
 
 
 @settings
-class MCDropout(Training):
+class MCDropout(TrainingMethod):
     """Train with cross-entropy; predict by the mean probabilities of many dropout masks."""
 
     samples: Count = 50
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        bounds, sampled = getattr(train, "bounds", None), self.structure(model)
+        bounds, sampled = getattr(train, "bounds", None), self.build(model)
         return fit_objectives(sampled, train, validation, self.objectives(), self, bounds)
 
-    def structure(self, model: nn.Module) -> nn.Module:
+    def build(self, model: nn.Module) -> nn.Module:
         if self.dropout is not None:
             set_dropout(model, self.dropout)
         _check(model)
-        return Sampled(model, self.samples, drops_out, self.seed)
+        return SampledModel(model, self.samples, has_active_dropout, self.seed)
 
     def objectives(self) -> list[Objective]:
         return [Objective("clean", partial(clean_terms, self), adam(self))]
 
 
-def drops_out(layer: nn.Module) -> bool:
+def has_active_dropout(layer: nn.Module) -> bool:
     """Say whether a layer drops anything: recurrent ones do between layers, so not with one."""
     if isinstance(layer, nn.RNNBase):
         return layer.dropout > 0 and layer.num_layers > 1
@@ -48,7 +48,7 @@ def drops_out(layer: nn.Module) -> bool:
 
 
 def _check(model: nn.Module) -> None:
-    if not any(drops_out(layer) for layer in model.modules()):
+    if not any(has_active_dropout(layer) for layer in model.modules()):
         raise UserError(
             "mc_dropout needs a model with dropout that acts, found none: add nn.Dropout layers, "
             "or set dropout=0.1 if theirs is 0. nn.LSTM(dropout=...) acts between layers alone, "

@@ -11,18 +11,18 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.settings import NonNegative, settings
 from falconcal.data import Batches
-from falconcal.losses import cross_entropy
-from falconcal.methods.dropout import adam, l2_terms
-from falconcal.settings import Weight, settings
-from falconcal.training import Objective, Step, Training, fit_objectives
+from falconcal.methods.l2_dropout import adam, l2_terms
+from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training.losses import cross_entropy
 
 
 @settings
-class Mixup(Training):
+class Mixup(TrainingMethod):
     """Settings of MixUp."""
 
-    alpha: Weight = 0.2  # of Beta(alpha, alpha); 0 blends nothing
+    alpha: NonNegative = 0.2  # of Beta(alpha, alpha); 0 blends nothing
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         bounds = getattr(train, "bounds", None)

@@ -10,14 +10,14 @@ from typing import Annotated
 from pydantic import Field
 from torch import nn
 
-from falconcal.bayesian import MNFConv2d, MNFLinear, converted
-from falconcal.methods.variational import Variational, refuse_l2
-from falconcal.modes import seeded_random
-from falconcal.settings import Count, settings
+from falconcal.core.randomness import seeded_random
+from falconcal.core.settings import Count, settings
+from falconcal.methods.variational import VariationalMethod, refuse_l2
+from falconcal.models.bayesian import MNFConv2d, MNFLinear, to_bayesian
 
 
 @settings
-class MNF(Variational):
+class MNF(VariationalMethod):
     """Settings of MNF; the defaults are the paper's."""
 
     flows: Annotated[int, Field(ge=0)] = 2  # of z, and as many of its auxiliary density
@@ -30,4 +30,4 @@ class MNF(Variational):
             kind: partial(form, flows=self.flows, width=self.width) for kind, form in made.items()
         }
         with seeded_random(self.seed):  # flows begin at random
-            return converted(model, sized)
+            return to_bayesian(model, sized)

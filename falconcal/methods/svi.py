@@ -6,15 +6,15 @@ Wen, Vicol, Ba, Tran & Grosse, "Flipout", ICLR 2018, for the gradients.
 
 from torch import nn
 
-from falconcal.bayesian import Flipout, converted
-from falconcal.methods.variational import Variational, refuse_l2
-from falconcal.settings import settings
+from falconcal.core.settings import settings
+from falconcal.methods.variational import VariationalMethod, refuse_l2
+from falconcal.models.bayesian import Flipout, to_bayesian
 
 
 @settings
-class SVI(Variational):
+class SVI(VariationalMethod):
     """Settings of SVI; every dense and convolution layer is Bayesian."""
 
     def convert(self, model: nn.Module) -> nn.Module:
         refuse_l2(self)
-        return converted(model, {nn.Linear: Flipout, nn.Conv2d: Flipout})
+        return to_bayesian(model, {nn.Linear: Flipout, nn.Conv2d: Flipout})

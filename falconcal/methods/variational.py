@@ -12,43 +12,46 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler
 
-from falconcal.bayesian import Bayesian, divergence
+from falconcal.core.batch import check_reiterable, checked_batches
+from falconcal.core.settings import Count, NonNegative, PositiveFraction, settings
 from falconcal.data import Batches
-from falconcal.data.examples import TensorBatches, check_walkable, pairs
+from falconcal.data.part import TensorBatches
 from falconcal.errors import UsageError
-from falconcal.methods.dropout import adam, clean_terms
-from falconcal.sampling import Sampled
-from falconcal.settings import Count, PositiveShare, Weight, settings
-from falconcal.training import Objective, Step, Training, annealed, fit_objectives
-from falconcal.training.preparing import check_given
+from falconcal.methods.l2_dropout import adam, clean_terms
+from falconcal.models.bayesian import BayesianLayer, divergence
+from falconcal.models.sampling import SampledModel
+from falconcal.training import Objective, Step, TrainingMethod, annealed, fit_objectives
+from falconcal.training.context import check_given
 
 
 @settings
-class Variational(Training, abc.ABC):
+class VariationalMethod(TrainingMethod, abc.ABC):
     """Settings of every method with Bayesian layers."""
 
     samples: Count = 30  # draws whose probabilities a prediction averages
-    divergence_weight: Weight = 1.0  # below 1 the weights are more certain than Bayes' rule says
-    divergence_annealing: PositiveShare = 0.5  # share of the epochs over which the weight rises
+    divergence_weight: NonNegative = (
+        1.0  # below 1 the weights are more certain than Bayes' rule says
+    )
+    divergence_annealing: PositiveFraction = 0.5  # share of the epochs over which the weight rises
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         check_given(model, train, validation)
-        bounds, network = getattr(train, "bounds", None), self.structure(model)
+        bounds, network = getattr(train, "bounds", None), self.build(model)
         objectives = self.objectives(count_examples(train))
         return fit_objectives(network, train, validation, objectives, self, bounds)
 
-    def structure(self, model: nn.Module) -> nn.Module:
-        return Sampled(self.convert(model), self.samples, is_bayesian, self.seed)
+    def build(self, model: nn.Module) -> nn.Module:
+        return SampledModel(self.convert(model), self.samples, is_bayesian, self.seed)
 
     def objectives(self, examples: int) -> list[Objective]:
-        return [Objective("bound", partial(bound_terms, self, examples), adam(self))]
+        return [Objective("bound", partial(elbo_terms, self, examples), adam(self))]
 
     @abc.abstractmethod
     def convert(self, model: nn.Module) -> nn.Module:
         """Return a copy of the model with Bayesian layers."""
 
 
-def bound_terms(method: Variational, examples: int, step: Step) -> dict[str, Tensor]:
+def elbo_terms(method: VariationalMethod, examples: int, step: Step) -> dict[str, Tensor]:
     """Return the cross-entropy of the batch, the divergence, and L2 where asked for."""
     share = method.divergence_annealing
     weight = annealed(method.divergence_weight, step.epoch, step.epochs, share)
@@ -57,7 +60,7 @@ def bound_terms(method: Variational, examples: int, step: Step) -> dict[str, Ten
 
 
 def is_bayesian(layer: nn.Module) -> bool:
-    return isinstance(layer, Bayesian)
+    return isinstance(layer, BayesianLayer)
 
 
 def count_examples(train: Batches) -> int:
@@ -74,11 +77,11 @@ def count_examples(train: Batches) -> int:
         if isinstance(chosen, Sized):
             return len(chosen)
     with torch.random.fork_rng():
-        check_walkable(train, "training")
-        return sum(len(labels) for _, labels in pairs(train))
+        check_reiterable(train, "training")
+        return sum(len(labels) for _, labels in checked_batches(train))
 
 
-def refuse_l2(method: Variational) -> None:
+def refuse_l2(method: VariationalMethod) -> None:
     if method.l2_weight:
         raise UsageError(
             f"expected l2_weight 0 where every layer is Bayesian, got {method.l2_weight}: the "

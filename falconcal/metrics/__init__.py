@@ -21,8 +21,16 @@ from falconcal.metrics.calibration import (
     signed_gap,
     smooth_calibration_error,
 )
-from falconcal.metrics.outliers import OutlierDetection, outlier_detection
-from falconcal.metrics.proper import (
+from falconcal.metrics.outlier_detection import OutlierDetection, outlier_detection
+from falconcal.metrics.over_levels import (
+    POOLED,
+    area_under_levels,
+    level_curve,
+    macro_ece,
+    micro_ece,
+)
+from falconcal.metrics.predictions import Predictions, Scores
+from falconcal.metrics.proper_scores import (
     BrierParts,
     accuracy,
     brier_decomposition,
@@ -37,14 +45,12 @@ from falconcal.metrics.selective import (
     risk_coverage_curve,
     risk_table,
 )
-from falconcal.metrics.shift import POOLED, area_under_levels, level_curve, macro_ece, micro_ece
 from falconcal.metrics.uncertainty import (
     confidence_by_class,
     confidence_histogram,
     mean_confidence,
     predictive_entropy,
 )
-from falconcal.predictions import Predictions, Scores
 
 METRICS: dict[str, Callable[[Predictions | Scores], float]] = {
     "accuracy": accuracy,
@@ -73,9 +79,11 @@ __all__ = [
     "Accumulator",
     "BrierParts",
     "OutlierDetection",
+    "Predictions",
     "ReliabilityCurve",
     "RiskCoverage",
     "RiskTable",
+    "Scores",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",

@@ -12,18 +12,18 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from falconcal.bins import bin_index
 from falconcal.errors import UserError, described
+from falconcal.metrics.binning import bin_index
 from falconcal.metrics.calibration import (
     BINS,
     ReliabilityCurve,
-    classwise_from,
+    classwise_ece_from_counts,
     classwise_statistics,
     residual_histogram,
-    smooth_from,
+    smooth_ece_from_histogram,
 )
-from falconcal.metrics.scored import labelled_predictions
-from falconcal.predictions import Data, Predictions, Scores
+from falconcal.metrics.metric_inputs import labelled_predictions
+from falconcal.metrics.predictions import Data, Predictions, Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +101,9 @@ class Accumulator:
             "entropy": entropy,
             "confidence": confidence,
             "mce": float(curve.gaps.abs().max()),
-            "smooth_ece": smooth_from(self.residuals, len(self)),
+            "smooth_ece": smooth_ece_from_histogram(self.residuals, len(self)),
             "signed_gap": confidence - accuracy,
-            "classwise_ece": classwise_from(self.classwise),
+            "classwise_ece": classwise_ece_from_counts(self.classwise),
         }
 
 

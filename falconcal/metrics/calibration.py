@@ -1,9 +1,9 @@
 """Calibration: how far confidence is from accuracy, by bins of several kinds and by none.
 
 The expected calibration error is the paper's equation 1 (Naeini et al., AAAI 2015); its bins are
-those of ``falconcal.bins``. The debiased root-mean-square error is from Kumar, Liang & Ma,
-"Verified uncertainty calibration", NeurIPS 2019; smooth ECE from Blasiok & Nakkiran, "Smooth ECE:
-principled reliability diagrams via kernel smoothing", ICLR 2024.
+those of ``falconcal.metrics.binning``. The debiased root-mean-square error is from Kumar, Liang &
+Ma, "Verified uncertainty calibration", NeurIPS 2019; smooth ECE from Blasiok & Nakkiran, "Smooth
+ECE: principled reliability diagrams via kernel smoothing", ICLR 2024.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ import scipy.fft
 import torch
 from torch import Tensor
 
-from falconcal.bins import bin_index, check_bins
-from falconcal.metrics.scored import labelled_answers, labelled_predictions, takes_arrays
-from falconcal.predictions import Answers, Predictions, Scores
+from falconcal.metrics.binning import bin_index, check_bins
+from falconcal.metrics.metric_inputs import labelled_answers, labelled_predictions, takes_arrays
+from falconcal.metrics.predictions import Predictions, Scores, TopPredictions
 
 BINS = 10
 RMS_BINS = 15
@@ -46,14 +46,14 @@ class ReliabilityCurve:
 def reliability_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return what a reliability diagram shows, in bins of equal width."""
     answers = labelled_answers(data, "calibration error")
-    return curve_of(answers, bin_index(answers.confidence, bins), bins)
+    return curve_from_bins(answers, bin_index(answers.confidence, bins), bins)
 
 
 @takes_arrays
 def equal_mass_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return the same in bins that hold equally many examples; equal confidences stay together."""
     answers = labelled_answers(data, "calibration error")
-    return curve_of(answers, equal_mass_index(answers.confidence, bins), bins)
+    return curve_from_bins(answers, equal_mass_index(answers.confidence, bins), bins)
 
 
 @takes_arrays
@@ -104,17 +104,17 @@ def rms_calibration_error(
 def classwise_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
     """Mean over classes of the ECE of each class's own probability."""
     curves = classwise_statistics(labelled_predictions(data, "class-wise ECE"), bins)
-    return classwise_from(curves)
+    return classwise_ece_from_counts(curves)
 
 
 @takes_arrays
 def smooth_calibration_error(data: Predictions | Scores) -> float:
     """Smooth ECE: no bins, a kernel whose width is the error itself."""
     answers = labelled_answers(data, "smooth ECE")
-    return smooth_from(residual_histogram(answers), len(answers))
+    return smooth_ece_from_histogram(residual_histogram(answers), len(answers))
 
 
-def curve_of(answers: Answers, index: Tensor, bins: int) -> ReliabilityCurve:
+def curve_from_bins(answers: TopPredictions, index: Tensor, bins: int) -> ReliabilityCurve:
     """Return the curve of answers that fall into the bins of ``index`` (N,)."""
     counts = torch.bincount(index, minlength=bins)  # (M,)
     confidence = torch.bincount(index, answers.confidence.double(), bins) / counts
@@ -142,14 +142,14 @@ def classwise_statistics(data: Predictions, bins: int) -> Tensor:
     return torch.stack(sums, 1).reshape(classes, bins, 3)
 
 
-def classwise_from(statistics: Tensor) -> float:
+def classwise_ece_from_counts(statistics: Tensor) -> float:
     """Return the class-wise ECE from the statistics of ``classwise_statistics``."""
     counts, probability, hits = statistics.unbind(2)  # (C, M) each
     # |hits/n - probability/n| * n/N, summed over bins, needs no division by an empty bin
     return float(((hits - probability).abs().sum(1) / counts.sum(1)).mean())
 
 
-def residual_histogram(answers: Answers) -> Tensor:
+def residual_histogram(answers: TopPredictions) -> Tensor:
     """Return the sum of (correct - confidence) in cells of confidence, what smooth ECE needs."""
     residual = answers.correct.double() - answers.confidence.double()
     return torch.bincount(smooth_cell(answers.confidence), residual, SMOOTH_CELLS)
@@ -160,7 +160,7 @@ def smooth_cell(confidence: Tensor) -> Tensor:
     return bin_index(confidence, SMOOTH_CELLS)
 
 
-def smooth_from(histogram: Tensor, examples: int) -> float:
+def smooth_ece_from_histogram(histogram: Tensor, examples: int) -> float:
     """Return the smooth ECE of one histogram of residuals, (cells,)."""
     return float(smooth_errors(histogram[None], examples))
 

@@ -15,12 +15,12 @@ from pydantic import Field
 from scipy import stats
 from torch import Tensor
 
+from falconcal.core.settings import Count, settings
 from falconcal.errors import UsageError, UserError
-from falconcal.metrics.scored import labelled_answers, takes_arrays
-from falconcal.predictions import Predictions, Scores
-from falconcal.settings import Count, settings
+from falconcal.metrics.metric_inputs import labelled_answers, takes_arrays
+from falconcal.metrics.predictions import Predictions, Scores
 
-PARTS = 20  # of the validation examples, at whose edges thresholds stand
+RISK_STEPS = 20  # of the validation examples, at whose edges thresholds stand
 CERTAINTY = 0.95  # that the error of accepted examples is below its bound
 
 
@@ -78,7 +78,7 @@ class RiskTable:
     thresholds: Annotated[tuple[float, ...], Field(min_length=1, strict=False)]
     accepted: Annotated[tuple[int, ...], Field(strict=False)]  # with at least that confidence
     errors: Annotated[tuple[int, ...], Field(strict=False)]  # among the accepted
-    considered: Count = PARTS  # thresholds, those that fell together counted each
+    considered: Count = RISK_STEPS  # thresholds, those that fell together counted each
 
     def upper_bounds(self, certainty: float = CERTAINTY) -> list[float]:
         """Return bounds of the error among the accepted, one per threshold."""
@@ -124,9 +124,9 @@ def risk_table(data: Predictions | Scores) -> RiskTable:
     confidence, order = answers.confidence.double().sort(descending=True, stable=True)
     wrong = (~answers.correct[order]).long().cumsum(0)  # (N,)
     rows = {}
-    for part in range(1, PARTS):
+    for part in range(1, RISK_STEPS):
         # the example at the edge sets the threshold and is not accepted: it is no random draw
-        edge = float(confidence[math.ceil(len(confidence) * part / PARTS) - 1])
+        edge = float(confidence[math.ceil(len(confidence) * part / RISK_STEPS) - 1])
         accepted = int((confidence > edge).sum())
         if accepted:
             rows[math.nextafter(edge, math.inf)] = (accepted, int(wrong[accepted - 1]))

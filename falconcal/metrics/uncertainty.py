@@ -6,10 +6,10 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from falconcal.bins import bin_index, check_bins
 from falconcal.errors import UserError
-from falconcal.metrics.scored import scores_of, takes_arrays
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.binning import bin_index, check_bins
+from falconcal.metrics.metric_inputs import scores_of, takes_arrays
+from falconcal.metrics.predictions import Predictions, Scores
 
 
 @takes_arrays
@@ -26,7 +26,7 @@ def mean_confidence(data: Predictions | Scores) -> float:
 
 @takes_arrays
 def confidence_histogram(data: Predictions | Scores, bins: int = 20) -> Tensor:
-    """Return the share of examples in each of the bins of ``falconcal.bins``: (bins,)."""
+    """Return the share of examples in each bin of ``falconcal.metrics.binning``: (bins,)."""
     check_bins(bins)
     counts = torch.bincount(bin_index(scores_of(data).confidence, bins), minlength=bins)
     return counts.double() / counts.sum()

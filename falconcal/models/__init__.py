@@ -13,23 +13,24 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from falconcal.core.registry import look_up
+from falconcal.core.settings import Count, call_checked, check_settable
+from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
 from falconcal.data import Dataset
-from falconcal.data.examples import count_tokens
+from falconcal.data.part import count_tokens
 from falconcal.errors import UsageError, UserError, described
 from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
-from falconcal.models.prepared import prepared
-from falconcal.models.recurrent import Kind, PixelRecurrent
+from falconcal.models.pixel_recurrent import CellType, PixelRecurrent
+from falconcal.models.predict import predict
+from falconcal.models.prepared_model import with_preparation
+from falconcal.models.published_weights import load_published
 from falconcal.models.resnet import ResNet
-from falconcal.models.signal import SignalNetwork
-from falconcal.models.text import TextRecurrent
+from falconcal.models.signal_network import SignalNetwork
+from falconcal.models.text_recurrent import TextRecurrent
 from falconcal.models.transformer import TokenTransformer
 from falconcal.models.vgg import VGG
-from falconcal.models.weights import load_published
-from falconcal.registry import look_up
-from falconcal.settings import Count, call_checked, check_settable
-from falconcal.trust import PERSON, CodeKind, Trust, check_takes, is_function
 
 # oneDNN corrupts memory in the backward pass of 1x1 convolutions of stride 2 with fewer channels
 Sixteens = Annotated[int, Field(ge=16, multiple_of=16)]
@@ -48,6 +49,7 @@ __all__ = [
     "is_factory",
     "make_model",
     "make_named",
+    "predict",
 ]
 
 
@@ -91,7 +93,7 @@ def _gru(dataset: Dataset, hidden: Count = 250) -> nn.Module:
     return _recurrent(dataset, "gru", hidden)
 
 
-def _recurrent(dataset: Dataset, kind: Kind, hidden: int) -> nn.Module:
+def _recurrent(dataset: Dataset, kind: CellType, hidden: int) -> nn.Module:
     channels, _ = _image(dataset, kind)
     return PixelRecurrent(len(dataset.classes), channels, kind, hidden)
 
@@ -106,7 +108,7 @@ def _text_gru(dataset: Dataset, hidden: Count = 130, width: Count = 100) -> nn.M
     return _text_recurrent(dataset, "gru", hidden, width)
 
 
-def _text_recurrent(dataset: Dataset, kind: Kind, hidden: int, width: int) -> nn.Module:
+def _text_recurrent(dataset: Dataset, kind: CellType, hidden: int, width: int) -> nn.Module:
     vectors, length = _words(dataset, f"text_{kind}", width)
     return TextRecurrent(len(dataset.classes), vectors, length, kind, hidden)
 
@@ -181,7 +183,7 @@ def make_named(
         raise UserError(f"expected model {name!r} to make a torch.nn.Module, got {model!r}.")
     if settings.get("weights") is not None:
         load_published(model, settings["weights"])
-    return prepared(model, dataset.preparation)
+    return with_preparation(model, dataset.preparation)
 
 
 def check_model(name: str, settings: Mapping[str, Any], trust: Trust) -> None:

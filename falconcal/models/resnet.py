@@ -93,11 +93,11 @@ class Bottleneck(nn.Module):
 
 
 EXPANSION = {"basic": 1, "bottleneck": 4}  # channels that leave a block, in widths
-KINDS: dict[str, type[Block] | type[Bottleneck]] = {"basic": Block, "bottleneck": Bottleneck}
+BLOCKS: dict[str, type[Block] | type[Bottleneck]] = {"basic": Block, "bottleneck": Bottleneck}
 
 
 def _stage(kind: str, inputs: int, width: int, count: int, stride: int) -> nn.Sequential:
-    block, outputs = KINDS[kind], width * EXPANSION[kind]
+    block, outputs = BLOCKS[kind], width * EXPANSION[kind]
     later = (block(outputs, width, 1) for _ in range(count - 1))
     return nn.Sequential(block(inputs, width, stride), *later)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from falconcal.models.text import frozen_words
+from falconcal.models.text_recurrent import frozen_words
 
 
 class TokenTransformer(nn.Module):

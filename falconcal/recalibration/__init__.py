@@ -4,20 +4,21 @@ Adding one: write ``recalibration/NAME.py`` in the order of its neighbours (docs
 settings, ``learn``, ``apply``, helpers) and add a line to ``METHODS`` in ``methods/__init__.py``.
 """
 
-from falconcal.recalibration.calibrated import Calibrated, Calibration, Recalibration
-from falconcal.recalibration.histogram import HistogramBinning
+from falconcal.errors import CalibrationWarning
+from falconcal.recalibration.calibrator import CalibratedModel, Calibrator, FittedCalibrator
+from falconcal.recalibration.histogram_binning import HistogramBinning
 from falconcal.recalibration.isotonic import Isotonic
 from falconcal.recalibration.scaling_binning import ScalingBinning
-from falconcal.recalibration.temperature import CalibrationWarning, Temperature
+from falconcal.recalibration.temperature import Temperature
 from falconcal.recalibration.vector import VectorScaling
 
 __all__ = [
-    "Calibrated",
-    "Calibration",
+    "CalibratedModel",
     "CalibrationWarning",
+    "Calibrator",
+    "FittedCalibrator",
     "HistogramBinning",
     "Isotonic",
-    "Recalibration",
     "ScalingBinning",
     "Temperature",
     "VectorScaling",

@@ -13,23 +13,21 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from falconcal.recalibration.calibrated import (
-    Parameters,
-    Recalibration,
-    against_the_rest,
-    renormalised,
-)
-from falconcal.settings import settings
+from falconcal.core.settings import settings
+from falconcal.recalibration.calibrator import Calibrator, Parameters, one_vs_rest, renormalised
 
 
 @settings
-class Isotonic(Recalibration):
+class Isotonic(Calibrator):
     """A rising curve for each class, from validation data."""
 
-    names: ClassVar[tuple[str, ...]] = ("points", "values")  # (C, K): curves, padded at the end
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "points",
+        "values",
+    )  # (C, K): curves, padded at the end
 
     def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
-        probs, truth = log_probs.exp().T, against_the_rest(labels, log_probs.shape[1])  # (C, N)
+        probs, truth = log_probs.exp().T, one_vs_rest(labels, log_probs.shape[1])  # (C, N)
         curves = [rising_curve(*pair) for pair in zip(probs, truth, strict=True)]
         points, values = (_padded(list(rows)) for rows in zip(*curves, strict=True))
         return {"points": points, "values": values}

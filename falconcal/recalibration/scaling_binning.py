@@ -16,29 +16,34 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from falconcal.core.settings import Count, Seed, settings
 from falconcal.errors import UserError
-from falconcal.recalibration.calibrated import (
+from falconcal.recalibration.calibrator import (
+    Calibrator,
     Parameters,
-    Recalibration,
-    against_the_rest,
     floored_log,
+    one_vs_rest,
     renormalised,
 )
-from falconcal.recalibration.histogram import bin_means, bin_of, mass_edges, middles
-from falconcal.recalibration.minimum import lowest
+from falconcal.recalibration.convex import minimise
+from falconcal.recalibration.histogram_binning import (
+    bin_means,
+    bin_of_probability,
+    mass_edges,
+    middles,
+)
 from falconcal.recalibration.temperature import best_temperature
-from falconcal.settings import Count, Seed, settings
 
 MARGIN = 1e-6  # by which the predicted class stays ahead of the next
 EXTREME = 36.0  # log-odds beyond which float64 cannot tell a probability from 1
 
 
 @settings
-class ScalingBinning(Recalibration):
+class ScalingBinning(Calibrator):
     """Binned temperature (top label) or Platt (marginal) scaling, from validation data."""
 
     # (1,), or (2, C): slope and offset; then bins of the top label, or of every class
-    names: ClassVar[tuple[str, ...]] = ("scaling", "edges", "values")
+    parameter_names: ClassVar[tuple[str, ...]] = ("scaling", "edges", "values")
 
     kind: Literal["top_label", "marginal"] = "top_label"
     bins: Count = 10
@@ -57,10 +62,10 @@ class ScalingBinning(Recalibration):
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
         _, scaled = SCALINGS[self.kind]
         scores = scaled(log_probs, parameters["scaling"])  # (1, N) or (C, N)
-        binned = parameters["values"].gather(1, bin_of(scores, parameters["edges"]))
+        binned = parameters["values"].gather(1, bin_of_probability(scores, parameters["edges"]))
         if self.kind == "marginal":
             return renormalised(binned.T)
-        return with_top(log_probs / parameters["scaling"], binned[0])
+        return with_top_probability(log_probs / parameters["scaling"], binned[0])
 
 
 def three_parts(examples: int, bins: int, seed: int) -> tuple[Tensor, ...]:
@@ -89,7 +94,7 @@ def platt(log_probs: Tensor, labels: Tensor) -> Tensor:
     Platt's targets, (n + 1) / (n + 2) for the n examples of a class and 1 / (m + 2) for the m of
     the rest, keep both finite where a class is missing or perfectly told apart.
     """
-    odds, truth = log_odds(log_probs), against_the_rest(labels, log_probs.shape[1]).T  # (N, C)
+    odds, truth = log_odds(log_probs), one_vs_rest(labels, log_probs.shape[1]).T  # (N, C)
     hits, misses = truth.sum(0), (1 - truth).sum(0)  # (C,)
     targets = torch.where(truth > 0, (hits + 1) / (hits + 2), 1 / (misses + 2))  # (N, C)
     plain = torch.stack([torch.ones_like(hits), torch.zeros_like(hits)])
@@ -98,7 +103,7 @@ def platt(log_probs: Tensor, labels: Tensor) -> Tensor:
         scores = line[0] * odds + line[1]
         return functional.binary_cross_entropy_with_logits(scores, targets)
 
-    return lowest(loss, plain)
+    return minimise(loss, plain)
 
 
 def platt_scaled(log_probs: Tensor, line: Tensor) -> Tensor:
@@ -111,7 +116,7 @@ def log_odds(log_probs: Tensor) -> Tensor:
     return odds.clamp(-EXTREME, EXTREME)
 
 
-def with_top(logits: Tensor, confidence: Tensor) -> Tensor:
+def with_top_probability(logits: Tensor, confidence: Tensor) -> Tensor:
     """Give the winning class a confidence, the others the remainder: (N, C), (N,) -> (N, C).
 
     Where that would make another class win, the winner keeps the least confidence that stays ahead.

@@ -18,18 +18,19 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from falconcal.recalibration.calibrated import Parameters, Recalibration
-from falconcal.settings import settings
+from falconcal.core.settings import settings
+from falconcal.errors import CalibrationWarning
+from falconcal.recalibration.calibrator import Calibrator, Parameters
 
 LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought at first
-FURTHER = 10  # times ten lower and higher, where a root is known to lie beyond
+EXTRA_DECADES = 10  # times ten lower and higher, where a root is known to lie beyond
 
 
 @settings
-class Temperature(Recalibration):
+class Temperature(Calibrator):
     """``softmax(z / T)``, T from validation data."""
 
-    names: ClassVar[tuple[str, ...]] = ("temperature",)
+    parameter_names: ClassVar[tuple[str, ...]] = ("temperature",)
 
     def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
         temperature = best_temperature(log_probs, labels)
@@ -44,11 +45,11 @@ def best_temperature(log_probs: Tensor, labels: Tensor) -> float:
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
     if (truth >= log_probs.max(1).values).all():
         _warn("more", "makes no mistake there, and is made as confident as Laplace's rule has it")
-        return _root(shortfall, log_probs, labels)
+        return _root(confidence_gap, log_probs, labels)
     if (truth - log_probs.mean(1)).mean() <= 0:  # the slope where T has no end
         _warn("less", "is no better than chance there")
         return HIGHEST
-    return _root(slope, log_probs, labels, further=FURTHER)
+    return _root(nll_slope, log_probs, labels, further=EXTRA_DECADES)
 
 
 def _root(
@@ -66,14 +67,14 @@ def _root(
     return math.exp(scipy.optimize.brentq(function, low, high, args=data, xtol=1e-14))
 
 
-def slope(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
+def nll_slope(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
     """Return T^2 times the derivative of the NLL by T: the mean of z_y - E_p[z]."""
     probs = (log_probs / math.exp(log_temperature)).softmax(1)  # (N, C)
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
     return float((truth - (probs * log_probs).sum(1)).mean())
 
 
-def shortfall(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
+def confidence_gap(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
     """Return how far the mean confidence stays below (n + 1) / (n + 2).
 
     Laplace's rule of succession: that much is to be expected after n right answers of n.
@@ -89,7 +90,3 @@ def _warn(which: str, reason: str) -> None:
         CalibrationWarning,
         stacklevel=5,
     )
-
-
-class CalibrationWarning(UserWarning):
-    """Validation data that does not settle a calibration."""

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.recalibration.calibrated import Parameters, Recalibration
-from falconcal.recalibration.minimum import lowest
-from falconcal.settings import Weight, settings
+from falconcal.core.settings import NonNegative, settings
+from falconcal.recalibration.calibrator import Calibrator, Parameters
+from falconcal.recalibration.convex import minimise
 
 
 @settings
-class VectorScaling(Recalibration):
+class VectorScaling(Calibrator):
     """``softmax(w * z + b)``, w and b from validation data."""
 
-    names: ClassVar[tuple[str, ...]] = ("weight", "offset")
+    parameter_names: ClassVar[tuple[str, ...]] = ("weight", "offset")
 
     # 1 / variance of a normal prior around w = 1, b = 0; 0 is plain maximum likelihood, which sends
     # a class that the validation labels lack to minus infinity
-    penalty: Weight = 1.0
+    penalty: NonNegative = 1.0
 
     def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
         weight, offset = best_vectors(log_probs, labels, self.penalty)
@@ -47,5 +47,5 @@ def best_vectors(log_probs: Tensor, labels: Tensor, penalty: float) -> tuple[Ten
         likelihood = functional.nll_loss(vector_scaled(log_probs, *vectors), labels)
         return likelihood + penalty * (vectors - plain).square().sum() / (2 * len(labels))
 
-    weight, offset = lowest(loss, plain)
+    weight, offset = minimise(loss, plain)
     return weight.clone(), offset.clone()  # each owns its memory, so that both can be stored

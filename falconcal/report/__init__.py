@@ -6,19 +6,20 @@ from pathlib import Path
 
 import polars
 
-from falconcal.errors import unknown
-from falconcal.files import write_bytes
-from falconcal.report.columns import HEADLINE
-from falconcal.report.compare import check_target, load_comparison
-from falconcal.report.engine import FORMATS, DrawingError, not_drawn
-from falconcal.report.evidence import Evidence, gather_evidence
-from falconcal.report.machine import summary_json
-from falconcal.report.page import render, sections
-from falconcal.report.panels import drawn
-from falconcal.report.paper import write_paper
+from falconcal.errors import unknown_name_error
+from falconcal.io.atomic import write_bytes
+from falconcal.report.charts.engine import DRAWING_FORMATS, DrawingError, not_drawn
+from falconcal.report.charts.figure import drawn
+from falconcal.report.comparison import check_target, load_comparison
+from falconcal.report.pages.report_page import render, sections
+from falconcal.report.pages.score_page import write_score_page
 from falconcal.report.results import Results, load_results
-from falconcal.report.rows import rows_csv
-from falconcal.report.summary import make_summary, markdown, summary_cells
+from falconcal.report.study_evidence import StudyEvidence, gather_evidence
+from falconcal.report.tables.csv_files import rows_csv
+from falconcal.report.tables.headline_columns import HEADLINE
+from falconcal.report.tables.paper_tables import write_paper
+from falconcal.report.tables.summary import make_summary, markdown, summary_cells
+from falconcal.report.tables.summary_json import summary_json
 
 __all__ = [
     "check_formats",
@@ -31,6 +32,7 @@ __all__ = [
     "write_page",
     "write_paper",
     "write_report",
+    "write_score_page",
     "write_tables",
 ]
 
@@ -56,7 +58,7 @@ def write_comparison(
     return write_page(results, target, write_tables(results, target), endings), results
 
 
-def write_tables(results: Results, directory: Path) -> Evidence:
+def write_tables(results: Results, directory: Path) -> StudyEvidence:
     """Write all that needs no drawing, made before it is written; return the comparisons."""
     summary, evidence = make_summary(results), gather_evidence(results)
     files = {
@@ -71,7 +73,7 @@ def write_tables(results: Results, directory: Path) -> Evidence:
 
 
 def write_page(
-    results: Results, directory: Path, evidence: Evidence, formats: Sequence[str] = ("svg",)
+    results: Results, directory: Path, evidence: StudyEvidence, formats: Sequence[str] = ("svg",)
 ) -> Path:
     """Draw the figures and write them and the page, all or none; return the page."""
     parts = sections(results, evidence)
@@ -104,8 +106,8 @@ def check_formats(formats: Iterable[str]) -> list[str]:
     """Return the formats of figures, each once; one that is not known is refused."""
     endings = list(dict.fromkeys(formats))
     for ending in endings:
-        if ending not in FORMATS:
-            raise unknown("format of figures", ending, FORMATS)
+        if ending not in DRAWING_FORMATS:
+            raise unknown_name_error("format of figures", ending, DRAWING_FORMATS)
     return endings
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import polars
 
 from falconcal.errors import UserError
-from falconcal.evaluation import CLEAN
-from falconcal.layout import PLAIN, RunKey, advice, example_file
-from falconcal.parsing import parse_json
+from falconcal.evaluation.under_shift import CLEAN
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey, advice, example_file
+from falconcal.io.parsing import parse_json
 
 ROW_COLUMNS = {
     "variant": polars.String,
@@ -39,7 +39,7 @@ HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class StoredRun:
     """One training run: what it was told, what it recorded, and where its scores lie."""
 
     key: RunKey
@@ -64,7 +64,7 @@ class Results:
     directory: Path
     study: dict[str, Any]
     rows: polars.DataFrame
-    runs: tuple[Run, ...]
+    runs: tuple[StoredRun, ...]
     notes: tuple[str, ...] = ()  # on what a reader must know before any figure
 
     @property
@@ -121,7 +121,7 @@ def load_results(directory: Path) -> Results:
     rows = _read_rows(directory / "rows.parquet")
     keys = rows.select("variant", "method", "seed").unique(maintain_order=True).rows()
     methods = _order(study.get("methods") or ())
-    variants = _order((PLAIN, *(study.get("variants") or ())))
+    variants = _order((DEFAULT_VARIANT, *(study.get("variants") or ())))
     # stable: what the study does not name comes last, as in the rows
     last = len(methods), len(variants)
     keys.sort(key=lambda key: (methods.get(key[1], last[0]), variants.get(key[0], last[1])))
@@ -141,9 +141,9 @@ def _order(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def open_scores(run: Run) -> polars.LazyFrame:
+def open_scores(run: StoredRun) -> polars.LazyFrame:
     """Return a run's scores, checked but not yet read: they may be millions."""
-    with reading(run.scores_file):
+    with explaining_read_errors(run.scores_file):
         scores = polars.scan_parquet(run.scores_file, glob=False)
         schema = scores.collect_schema()
     check_columns(schema, SCORE_COLUMNS, run.scores_file)
@@ -153,13 +153,13 @@ def open_scores(run: Run) -> polars.LazyFrame:
 def class_count(results: Results) -> int:
     """Return how many classes there are, from the highest that is true or predicted."""
     run = results.runs[0]
-    with reading(run.scores_file):
+    with explaining_read_errors(run.scores_file):
         highest = open_scores(run).select(polars.max_horizontal("label", "prediction").max())
         return int(highest.collect().item()) + 1
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
+def explaining_read_errors(file: Path) -> Iterator[None]:
     """Turn any failure to read a file into an error that names it and says what to do."""
     try:
         yield
@@ -200,7 +200,7 @@ def _read_study(file: Path) -> dict[str, Any]:
 
 
 def _read_mapping(file: Path) -> dict[str, Any]:
-    with reading(file):
+    with explaining_read_errors(file):
         content = parse_json(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise UserError(
@@ -210,7 +210,7 @@ def _read_mapping(file: Path) -> dict[str, Any]:
 
 
 def _read_table(file: Path, columns: dict[str, type[polars.DataType]]) -> polars.DataFrame:
-    with reading(file):
+    with explaining_read_errors(file):
         table = polars.read_parquet(file, glob=False)
     check_columns(table.schema, columns, file)
     return table.with_columns(polars.col(name).cast(kind) for name, kind in columns.items())
@@ -221,14 +221,14 @@ def _read_rows(file: Path) -> polars.DataFrame:
     if rows.is_empty():
         raise UserError(f"expected results in {file}, got no rows: run the study first.")
     label = (
-        polars.when(polars.col("variant") == PLAIN)
+        polars.when(polars.col("variant") == DEFAULT_VARIANT)
         .then(polars.col("method"))
         .otherwise(polars.format("{} ({})", "method", "variant"))
     )
     return rows.with_columns(label.alias("series"))
 
 
-def _read_run(directory: Path, key: RunKey) -> Run:
+def _read_run(directory: Path, key: RunKey) -> StoredRun:
     folder = key.folder(directory)
     if not folder.is_dir():
         raise UserError(
@@ -238,7 +238,7 @@ def _read_run(directory: Path, key: RunKey) -> Run:
     settings = _read_mapping(folder / "settings.json").get("settings", {})
     record = _read_mapping(folder / "run.json")
     history = _read_table(folder / "history.parquet", HISTORY_COLUMNS)
-    return Run(key, folder, settings, record, history)
+    return StoredRun(key, folder, settings, record, history)
 
 
 def _check_shifts(results: Results) -> None:

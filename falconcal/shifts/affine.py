@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 Centre = Literal["keras", "middle"]
@@ -38,7 +38,7 @@ def affine_shifts(centre: Centre = "keras") -> dict[str, Shift]:
 def warp(
     images: Tensor,
     strength: float,
-    noise: Noise | None = None,  # noqa: ARG001 - a warp is not random
+    noise: KeyedNoise | None = None,  # noqa: ARG001 - a warp is not random
     *,
     matrix_of: Callable[[float], Map],
     centre: Centre = "keras",

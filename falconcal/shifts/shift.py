@@ -8,15 +8,15 @@ from typing import Literal, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.data import Bounds, Part, Texts
-from falconcal.data.conversion import ArrayLike, as_tensor
 from falconcal.errors import UserError, described
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
-Kind = Literal["numbers", "tokens"]
+InputKind = Literal["numbers", "tokens"]
 
 
-class Facts(TypedDict, total=False):
+class ShiftContext(TypedDict, total=False):
     """What a shift may ask for beside the inputs of a batch; bounds may be none."""
 
     model: nn.Module | None
@@ -39,14 +39,14 @@ OPTIONAL = ("bounds",)  # without them no clip
 class Shift:
     """A named perturbation at increasing strengths; ``strengths[0]`` changes nothing.
 
-    ``apply(inputs, strength, noise)`` also gets, by name, the facts that it ``needs``.
+    ``apply(inputs, strength, noise)`` also gets, by name, the context that it ``needs``.
     """
 
     name: str
     strengths: tuple[float, ...]
     apply: Callable[..., Tensor]
     summary: str = ""
-    takes: Kind = "numbers"
+    takes: InputKind = "numbers"
     needs: tuple[str, ...] = ()
 
     @property
@@ -60,12 +60,12 @@ class Shift:
         *,
         seed: int = 0,
         examples: ArrayLike | None = None,
-        **facts: Unpack[Facts],
+        **context: Unpack[ShiftContext],
     ) -> Tensor:
         """Return the batch at a level: (N, ...) -> (N, ...).
 
         ``examples`` (N,) numbers the examples, from 0 by default. Noise depends on seed, example
-        and level alone, so however the data is cut into batches, the bits are the same. ``facts``
+        and level alone, so however the data is cut into batches, the bits are the same. ``context``
         are what some shifts need beside: model, labels, bounds, tokens, texts; the others take no
         notice of them.
         """
@@ -78,9 +78,9 @@ class Shift:
         if examples is None:
             examples = torch.arange(len(inputs))
         examples = as_tensor(examples, "numbers of examples")
-        noise = Noise(self.name, seed, level, examples.to(inputs.device))
+        noise = KeyedNoise(self.name, seed, level, examples.to(inputs.device))
         return self.apply(
-            inputs.detach(), self.strengths[level], noise, **self._needed(dict(facts))
+            inputs.detach(), self.strengths[level], noise, **self._needed(dict(context))
         )
 
     def __or__(self, other: "Shift") -> "Shift":
@@ -99,7 +99,7 @@ class Shift:
         return Shift(
             f"{self.name} | {other.name}",
             tuple(float(level) for level in range(levels)),
-            partial(_in_a_row, (self, other)),
+            partial(_composed, (self, other)),
             f"{self.summary}; then {other.summary}",
             self.takes,
             tuple(dict.fromkeys(self.needs + other.needs)),
@@ -117,27 +117,31 @@ class Shift:
                 "example with inputs.float() / 255; for tokens there are word shifts."
             )
 
-    def _needed(self, facts: dict[str, object]) -> dict[str, object]:
-        """Return the facts that the shift asks for; one that is lacking is named."""
+    def _needed(self, context: dict[str, object]) -> dict[str, object]:
+        """Return the context that the shift asks for; one that is lacking is named."""
         for name in self.needs:
-            if name not in OPTIONAL and facts.get(name) is None:
+            if name not in OPTIONAL and context.get(name) is None:
                 raise UserError(
                     f"{self.name} needs {WORDS.get(name, name)}, got none: evaluate on data that "
                     f"has it, or give it as {name}= to Shift.at."
                 )
-        return {name: facts.get(name) for name in self.needs}
+        return {name: context.get(name) for name in self.needs}
 
 
-def facts_of(data: Part, first: int, labels: Tensor, model: nn.Module | None = None) -> Facts:
+def shift_context(
+    data: Part, first: int, labels: Tensor, model: nn.Module | None = None
+) -> ShiftContext:
     """Return what shifts may ask for of a batch of the data, labels (N,), that begins at first."""
     texts = data.texts.part(first, len(labels)) if data.texts is not None else None
-    return Facts(model=model, labels=labels, bounds=data.bounds, tokens=data.tokens, texts=texts)
+    return ShiftContext(
+        model=model, labels=labels, bounds=data.bounds, tokens=data.tokens, texts=texts
+    )
 
 
-def _in_a_row(
-    shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: Noise, **facts: object
+def _composed(
+    shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: KeyedNoise, **context: object
 ) -> Tensor:
     for shift in shifts:
-        own_noise, own_facts = replace(noise, name=shift.name), shift._needed(facts)
+        own_noise, own_facts = replace(noise, name=shift.name), shift._needed(context)
         inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise, **own_facts)
     return inputs

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from falconcal.data import Texts
 from falconcal.errors import UserError, described
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
@@ -40,14 +40,14 @@ def typos(
     if not isinstance(share, Real) or not 0 <= share <= 1:
         raise UserError(f"expected a share from 0 to 1, got {share!r}.")
     numbers = torch.arange(len(texts)) if examples is None else examples
-    return _mistyped(texts, share, Noise(NAME, seed, level, numbers))
+    return _mistyped(texts, share, KeyedNoise(NAME, seed, level, numbers))
 
 
 def _listed(texts: object) -> list[object]:
     return list(texts) if isinstance(texts, Iterable) else [texts]
 
 
-def retyped(tokens: Tensor, share: float, noise: Noise, *, texts: Texts) -> Tensor:
+def retyped(tokens: Tensor, share: float, noise: KeyedNoise, *, texts: Texts) -> Tensor:
     """Return the tokens of the mistyped texts: (N, length)."""
     encoded = texts.encode(_mistyped(texts.raw, share, noise)).to(tokens)
     if encoded.shape != tokens.shape:
@@ -58,15 +58,15 @@ def retyped(tokens: Tensor, share: float, noise: Noise, *, texts: Texts) -> Tens
     return encoded
 
 
-def _mistyped(texts: Sequence[str], share: float, noise: Noise) -> list[str]:
+def _mistyped(texts: Sequence[str], share: float, noise: KeyedNoise) -> list[str]:
     # one by one: a batch as wide as its longest text would hold far more numbers than letters
     return [
-        _one(text, share, Noise(noise.name, noise.seed, noise.level, number.reshape(1)))
+        _one(text, share, KeyedNoise(noise.name, noise.seed, noise.level, number.reshape(1)))
         for text, number in zip(texts, noise.examples.cpu(), strict=True)
     ]
 
 
-def _one(text: str, share: float, noise: Noise) -> str:
+def _one(text: str, share: float, noise: KeyedNoise) -> str:
     letters = numpy.flatnonzero([character.isalpha() for character in text])
     count = round(share * len(letters))
     if count == 0:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 PAPER_SHARES = tuple(level / 20 for level in range(10))
@@ -47,7 +47,7 @@ def word_shifts() -> dict[str, Shift]:
 
 
 def swap(
-    words: Tensor, share: float, noise: Noise, *, tokens: int, padding_too: bool = False
+    words: Tensor, share: float, noise: KeyedNoise, *, tokens: int, padding_too: bool = False
 ) -> Tensor:
     """Return a share of the words, or of all places, as random words of the vocabulary."""
     if tokens < 2:
@@ -58,7 +58,7 @@ def swap(
     return torch.where(_hit(places, share, noise), others, words)
 
 
-def drop(words: Tensor, share: float, noise: Noise) -> Tensor:
+def drop(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     """Return the texts without a share of their words, closed up, at least one word left."""
     places = words != PADDING
     gone = _hit(places, share, noise, keep=1) | ~places
@@ -68,7 +68,7 @@ def drop(words: Tensor, share: float, noise: Noise) -> Tensor:
     return words.gather(1, order).masked_fill_(gone.gather(1, order), PADDING)
 
 
-def shuffle(words: Tensor, share: float, noise: Noise) -> Tensor:
+def shuffle(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     """Return the texts with a share of their words in one another's places, in random order."""
     hit = _hit(words != PADDING, share, noise)
     place = torch.arange(words.shape[1], device=words.device).expand_as(words)  # (N, L)
@@ -79,7 +79,7 @@ def shuffle(words: Tensor, share: float, noise: Noise) -> Tensor:
     return torch.empty_like(words).scatter_(1, targets, words.gather(1, sources))
 
 
-def _hit(places: Tensor, share: float, noise: Noise, keep: int = 0) -> Tensor:
+def _hit(places: Tensor, share: float, noise: KeyedNoise, keep: int = 0) -> Tensor:
     """Return which of the places are hit, the share of each row to a whole number: (N, L)."""
     drawn = noise.uniform(tuple(places.shape[1:])).masked_fill_(~places, 2.0)
     rank = drawn.argsort(dim=1, stable=True).argsort(1)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from falconcal.errors import unknown
-from falconcal.registry import check_name
+from falconcal.core.registry import check_name
+from falconcal.errors import unknown_name_error
 from falconcal.studies.study import Study, read_study, read_study_file
 
 STUDIES: dict[str, str] = {
@@ -38,4 +38,4 @@ def find_study(
         return read_study(STUDIES[name], f"study {name}", changes, settings, smoke, trust_code)
     if name.endswith(".toml") or "/" in name:
         return read_study_file(Path(name), changes, settings, smoke, trust_code)
-    raise unknown("study", name, STUDIES)
+    raise unknown_name_error("study", name, STUDIES)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from falconcal.layout import RunKey
+from falconcal.io.output_folder import RunKey
 from falconcal.training import EpochRecord
 
-Kind = Literal[
+EventKind = Literal[
     "planned", "complete", "begun", "note", "epoch", "measuring", "done", "failed", "lost"
 ]
 ENDS = ("done", "failed", "lost")  # "lost" is a run whose process ended; it is begun again
@@ -19,7 +19,7 @@ class Event:
     """Something that happened to a run."""
 
     run: RunKey
-    kind: Kind
+    kind: EventKind
     text: str = ""  # a note, what is measured, or a reason
     epochs: int = 0  # of all trainings of the run, when it begins
     record: EpochRecord | None = None
@@ -37,27 +37,27 @@ class Event:
         return cls(run, **values, record=None if record is None else EpochRecord(**record))
 
 
-Hear = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
-class Voice:
+class RunReporter:
     """Tells what happens to one run."""
 
     run: RunKey
-    hear: Hear
+    on_event: EventHandler
 
     def begin(self, epochs: int) -> None:
-        self.hear(Event(self.run, "begun", epochs=epochs))
+        self.on_event(Event(self.run, "begun", epochs=epochs))
 
     def note(self, text: str) -> None:
-        self.hear(Event(self.run, "note", text))
+        self.on_event(Event(self.run, "note", text))
 
     def epoch(self, record: EpochRecord) -> None:
-        self.hear(Event(self.run, "epoch", record=record))
+        self.on_event(Event(self.run, "epoch", record=record))
 
     def measuring(self, shift: str, level: int) -> None:
-        self.hear(Event(self.run, "measuring", f"{shift}, level {level}"))
+        self.on_event(Event(self.run, "measuring", f"{shift}, level {level}"))
 
     def end(self, seconds: float) -> None:
-        self.hear(Event(self.run, "done", seconds=seconds))
+        self.on_event(Event(self.run, "done", seconds=seconds))

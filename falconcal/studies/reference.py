@@ -9,22 +9,22 @@ from pathlib import Path
 
 from torch import nn
 
-from falconcal import processes
-from falconcal.data import AT_ONCE, Dataset
-from falconcal.layout import PLAIN, REFERENCE_VARIANT, WEIGHTS, RunKey
-from falconcal.method import Method, chooses_epoch
-from falconcal.studies.making import model_of, train
+from falconcal.core import distributed
+from falconcal.core.method import Method, chooses_epoch
+from falconcal.data import PREDICTION_BATCH_SIZE, Dataset
+from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT, WEIGHTS_FILE, RunKey
+from falconcal.studies.building import make_study_model, train_method
 from falconcal.studies.store import Store, load_weights, save_weights, whole
 from falconcal.studies.study import REFERENCE, Study
-from falconcal.training.preparing import lay_out_weights
+from falconcal.training.context import weights_to_channels_last
 
-OWN_RUN = RunKey(REFERENCE_VARIANT, REFERENCE, 0)
-PLAIN_RUN = RunKey(PLAIN, REFERENCE, 0)
+REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE, 0)
+PLAIN_RUN = RunKey(DEFAULT_VARIANT, REFERENCE, 0)
 
 
 def reference_run(study: Study) -> RunKey:
     """Return the run that trains the reference."""
-    return OWN_RUN if chooses_epoch(study.method(REFERENCE)) else PLAIN_RUN
+    return REFERENCE_RUN if chooses_epoch(study.method(REFERENCE)) else PLAIN_RUN
 
 
 def reference_method(study: Study) -> Method:
@@ -37,9 +37,9 @@ def find_reference(study: Study, store: Store) -> Path | None:
     """Return the file of the reference's weights, if it is trained."""
     if REFERENCE not in study.methods:
         return None  # no epoch is chosen in such a study
-    own = store.directory / "reference" / WEIGHTS
-    plain = PLAIN_RUN.folder(store.directory) / WEIGHTS
-    files = [own] if reference_run(study) == OWN_RUN else [plain, own]
+    own = store.directory / "reference" / WEIGHTS_FILE
+    plain = PLAIN_RUN.folder(store.directory) / WEIGHTS_FILE
+    files = [own] if reference_run(study) == REFERENCE_RUN else [plain, own]
     return next((file for file in files if whole(file)), None)
 
 
@@ -47,13 +47,13 @@ def make_reference(
     study: Study, store: Store, dataset: Dataset, method: Method | None = None
 ) -> None:
     """Train the reference, by the study's method if none is given, and keep it in the folder."""
-    plain = dataset.validation.batches(AT_ONCE)
-    with store.checkpointing(OWN_RUN):
-        model = train(study, dataset, 0, method or reference_method(study), plain)
-    if processes.first():
-        save_weights(store.directory / "reference" / WEIGHTS, model)
-    processes.wait()
-    store.drop_checkpoint(OWN_RUN)
+    plain = dataset.validation.batches(PREDICTION_BATCH_SIZE)
+    with store.checkpointing(REFERENCE_RUN):
+        model = train_method(study, dataset, 0, method or reference_method(study), plain)
+    if distributed.is_first_process():
+        save_weights(store.directory / "reference" / WEIGHTS_FILE, model)
+    distributed.barrier()
+    store.drop_checkpoint(REFERENCE_RUN)
 
 
 def load_reference(
@@ -64,6 +64,6 @@ def load_reference(
         make_reference(study, store, dataset, method)
     file = find_reference(study, store)
     assert file is not None
-    model = load_weights(file, model_of(study, dataset))
-    lay_out_weights(model)  # as training does: other orders in memory round differently
+    model = load_weights(file, make_study_model(study, dataset))
+    weights_to_channels_last(model)  # as training does: other orders in memory round differently
     return model

@@ -11,24 +11,23 @@ from typing import Any
 import polars
 from torch import nn
 
-from falconcal import processes
-from falconcal.data import AT_ONCE, Batches, Dataset
-from falconcal.data.examples import count_tokens
+from falconcal.core import distributed
+from falconcal.core.method import Method, build_untrained, chooses_epoch
+from falconcal.core.registry import name_and_settings
+from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset
+from falconcal.data.part import count_tokens
 from falconcal.errors import UserError
-from falconcal.evaluation import score
-from falconcal.files import write_text
-from falconcal.layout import PLAIN, WEIGHTS, RunKey
-from falconcal.method import Method, chooses_epoch, structure_of
-from falconcal.predictions import predict
-from falconcal.recalibration.calibrated import Recalibration
-from falconcal.registry import name_and_settings
-from falconcal.saving import save
-from falconcal.selection import ShiftedValidation, shifted_validation
-from falconcal.studies.events import Event, Hear, Voice
-from falconcal.studies.making import dataset_of, model_of, train
+from falconcal.evaluation.under_shift import score_under_shift
+from falconcal.inference.model_file import save
+from falconcal.io.atomic import write_text
+from falconcal.io.output_folder import DEFAULT_VARIANT, WEIGHTS_FILE, RunKey
+from falconcal.models.predict import predict
+from falconcal.recalibration.calibrator import Calibrator
+from falconcal.studies.building import load_study_dataset, make_study_model, train_method
+from falconcal.studies.events import Event, EventHandler, RunReporter
 from falconcal.studies.provenance import provenance
 from falconcal.studies.reference import (
-    OWN_RUN,
+    REFERENCE_RUN,
     load_reference,
     make_reference,
     reference_method,
@@ -43,12 +42,13 @@ from falconcal.studies.store import (
     write_table,
 )
 from falconcal.studies.study import Study
-from falconcal.training import History, watching
-from falconcal.training.preparing import lay_out_weights
+from falconcal.training import History, on_epoch
+from falconcal.training.context import weights_to_channels_last
+from falconcal.training.selection import ShiftedValidation, shifted_validation
 
 
 @dataclass(frozen=True)
-class Workplace:
+class StudyContext:
     """What the runs of a study share in a process."""
 
     study: Study
@@ -56,11 +56,15 @@ class Workplace:
 
     @cached_property
     def dataset(self) -> Dataset:
-        return dataset_of(self.study)
+        return load_study_dataset(self.study)
 
     def validation(self, method: Method) -> Batches:
         """Return the validation data; where an epoch is chosen, shifted against the reference."""
-        return self.shifted if chooses_epoch(method) else self.dataset.validation.batches(AT_ONCE)
+        return (
+            self.shifted
+            if chooses_epoch(method)
+            else self.dataset.validation.batches(PREDICTION_BATCH_SIZE)
+        )
 
     @cached_property
     def shifted(self) -> ShiftedValidation:
@@ -71,32 +75,32 @@ class Workplace:
         return shifted_validation(self.dataset.validation, reference, shifts, judged)
 
     def method(self, run: RunKey) -> Method:
-        if run == OWN_RUN:
+        if run == REFERENCE_RUN:
             return reference_method(self.study)
         return self.study.variant(run.variant).method(run.method, run.seed)
 
 
-def attempt(place: Workplace, run: RunKey, hear: Hear) -> None:
+def run_and_report(place: StudyContext, run: RunKey, on_event: EventHandler) -> None:
     """Do a run and tell how it goes; whatever goes wrong in it is told, and others can go on."""
     try:
-        _do(place, run, Voice(run, hear))
+        _do(place, run, RunReporter(run, on_event))
     except Exception as error:  # a method from outside may fail in any way
-        if processes.count() > 1:
+        if distributed.world_size() > 1:
             raise  # the others of the group would wait for this one for ever
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        hear(Event(run, "failed", f"{kind}{error}", trace=traceback.format_exc()))
+        on_event(Event(run, "failed", f"{kind}{error}", trace=traceback.format_exc()))
 
 
-def _do(place: Workplace, run: RunKey, voice: Voice) -> None:
+def _do(place: StudyContext, run: RunKey, voice: RunReporter) -> None:
     method = place.method(run)
     voice.begin(epochs_of(method))
     started = time.perf_counter()
-    if run == OWN_RUN:
-        with watching(voice.epoch):
+    if run == REFERENCE_RUN:
+        with on_epoch(voice.epoch):
             make_reference(place.study, place.store, place.dataset)
     else:
         _run(place, run, method, voice)
-    processes.wait()  # the next run may read this one's model
+    distributed.barrier()  # the next run may read this one's model
     voice.end(time.perf_counter() - started)
 
 
@@ -107,7 +111,7 @@ def epochs_of(method: Method) -> int:
     return int(inner) * int(getattr(method, "size", 1))
 
 
-def _run(place: Workplace, run: RunKey, method: Method, voice: Voice) -> None:
+def _run(place: StudyContext, run: RunKey, method: Method, voice: RunReporter) -> None:
     """Train, evaluate and store one run."""
     own, store = place.study.variant(run.variant), place.store
     origin = provenance()
@@ -117,7 +121,7 @@ def _run(place: Workplace, run: RunKey, method: Method, voice: Voice) -> None:
         watch = Stopwatch()
         scores = _score(trained.model, place, voice)
         origin |= {**trained.facts, **watch.read("evaluation")}
-        _save(folder / WEIGHTS, trained.model, own, place.dataset, method, voice)
+        _save(folder / WEIGHTS_FILE, trained.model, own, place.dataset, method, voice)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
         _write_json(folder / "settings.json", run_settings(place.study, run))
@@ -125,9 +129,9 @@ def _run(place: Workplace, run: RunKey, method: Method, voice: Voice) -> None:
     store.drop_checkpoint(run)
 
 
-def _score(model: nn.Module, place: Workplace, voice: Voice) -> polars.DataFrame:
+def _score(model: nn.Module, place: StudyContext, voice: RunReporter) -> polars.DataFrame:
     shifts, outliers = place.study.all_shifts(), place.study.all_outliers()
-    return score(model, place.dataset.test, shifts, outliers, progress=voice.measuring)
+    return score_under_shift(model, place.dataset.test, shifts, outliers, progress=voice.measuring)
 
 
 class Stopwatch:
@@ -144,7 +148,7 @@ class Stopwatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedRun:
     """A fitted model, what happened in training, and what the run records of it."""
 
     model: nn.Module
@@ -152,31 +156,32 @@ class Fitted:
     facts: dict[str, Any]
 
 
-def _fit(place: Workplace, run: RunKey, method: Method, voice: Voice) -> Fitted:
+def _fit(place: StudyContext, run: RunKey, method: Method, voice: RunReporter) -> FittedRun:
     study, dataset = place.study.variant(run.variant), place.dataset
     if chooses_epoch(method) and "shifted" not in vars(place):
         voice.note("validation data is perturbed through the reference model")
     validation = place.validation(method)
     base = next(filter(place.store.complete, runs_of_base(place.study, run, method)), None)
-    if base is not None and isinstance(method, Recalibration):
+    if base is not None and isinstance(method, Calibrator):
         voice.note(f"calibrating the model of {base}")
         return _calibrate(study, place.store, dataset, base, method, validation)
     watch, history = Stopwatch(), History()
-    with history.recording(), watching(voice.epoch), place.store.checkpointing(run):
-        model = train(study, dataset, run.seed, method, validation)
+    with history.recording(), on_epoch(voice.epoch), place.store.checkpointing(run):
+        model = train_method(study, dataset, run.seed, method, validation)
     facts = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
-    return Fitted(model, history.table(), facts)
+    return FittedRun(model, history.table(), facts)
 
 
 def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
     """Return the runs of the study that train just what the method calibrates."""
-    if not isinstance(method, Recalibration):
+    if not isinstance(method, Calibrator):
         return []
-    own, plain = study.variant(run.variant), study.variant(PLAIN)
+    own, plain = study.variant(run.variant), study.variant(DEFAULT_VARIANT)
     same = [name for name in study.methods if own.method(name, run.seed) == method.base]
     # a variant that leaves the base alone has it in the plain run
     return [
-        RunKey(run.variant if own.differs(plain, name) else PLAIN, name, run.seed) for name in same
+        RunKey(run.variant if own.differs(plain, name) else DEFAULT_VARIANT, name, run.seed)
+        for name in same
     ]
 
 
@@ -185,24 +190,24 @@ def _calibrate(
     store: Store,
     dataset: Dataset,
     base: RunKey,
-    method: Recalibration,
+    method: Calibrator,
     validation: Batches,
-) -> Fitted:
+) -> FittedRun:
     """Calibrate the model of another run; its training counts as if it had been done here."""
     watch, folder = Stopwatch(), base.folder(store.directory)
-    structure = structure_of(method.base, model_of(study, dataset, base.seed))
-    model = load_weights(folder / WEIGHTS, structure)
-    lay_out_weights(model)  # as training does: other orders in memory round differently
+    structure = build_untrained(method.base, make_study_model(study, dataset, base.seed))
+    model = load_weights(folder / WEIGHTS_FILE, structure)
+    weights_to_channels_last(model)  # as training does: other orders in memory round differently
     fitted = dataclasses.replace(method, base=None).fit(model, None, validation)
     origin = read_json(folder / "run.json")
     seconds = watch.read("training")
     spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}
     facts = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
-    return Fitted(fitted, read_table(folder / "history.parquet"), facts)
+    return FittedRun(fitted, read_table(folder / "history.parquet"), facts)
 
 
 def _save(
-    file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, voice: Voice
+    file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, voice: RunReporter
 ) -> None:
     """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
     name, settings = name_and_settings("model", study.model)

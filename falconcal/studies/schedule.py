@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from falconcal.errors import UsageError, unknown
-from falconcal.layout import PLAIN, RunKey
-from falconcal.method import chooses_epoch
-from falconcal.studies.reference import OWN_RUN, find_reference, reference_run
-from falconcal.studies.run import Workplace, runs_of_base
+from falconcal.core.method import chooses_epoch
+from falconcal.errors import UsageError, unknown_name_error
+from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
+from falconcal.studies.reference import REFERENCE_RUN, find_reference, reference_run
+from falconcal.studies.run import StudyContext, runs_of_base
 from falconcal.studies.study import Study
 
 ATTEMPTS = 3  # at a run whose process ends; what ended one may have been another's doing
@@ -56,16 +56,16 @@ class Schedule:
         return True
 
 
-def needs_of(place: Workplace, runs: Collection[RunKey]) -> Needs:
+def dependencies(place: StudyContext, runs: Collection[RunKey]) -> Needs:
     """Return what each of these runs waits for, a run for the reference in front if it is needed.
 
     ``runs`` are those to be done; whatever else they build on is complete, or trained by them.
     """
     lacking = find_reference(place.study, place.store) is None
     choosing = {run for run in runs if lacking and chooses_epoch(place.method(run))}
-    reference = reference_run(place.study) if choosing else OWN_RUN
-    reference = reference if reference in runs else OWN_RUN
-    needs = {OWN_RUN: frozenset[RunKey]()} if choosing and reference == OWN_RUN else {}
+    reference = reference_run(place.study) if choosing else REFERENCE_RUN
+    reference = reference if reference in runs else REFERENCE_RUN
+    needs = {REFERENCE_RUN: frozenset[RunKey]()} if choosing and reference == REFERENCE_RUN else {}
     for run in runs:
         bases = {*runs_of_base(place.study, run, place.method(run))} & {*runs}
         needs[run] = frozenset(bases | ({reference} if run in choosing else set()))
@@ -80,13 +80,15 @@ def runs_of(
     The plain variant has all methods, another one those that it changes.
     """
     chosen = _chosen(f"method of the study {study.name}", methods, study.methods)
-    names = _chosen(f"variant of the study {study.name}", variants, (PLAIN, *study.variants))
-    plain = study.variant(PLAIN)
+    names = _chosen(
+        f"variant of the study {study.name}", variants, (DEFAULT_VARIANT, *study.variants)
+    )
+    plain = study.variant(DEFAULT_VARIANT)
     keys = [
         (name, method)
         for name, variant in ((name, study.variant(name)) for name in names)
         for method in chosen
-        if name == PLAIN or variant.differs(plain, method)
+        if name == DEFAULT_VARIANT or variant.differs(plain, method)
     ]
     if not keys:
         raise UsageError(
@@ -99,5 +101,5 @@ def _chosen(kind: str, names: Iterable[str] | None, known: Collection[str]) -> l
     chosen = list(names) if names is not None else list(known)
     for name in chosen:
         if name not in known:
-            raise unknown(kind, name, known)
+            raise unknown_name_error(kind, name, known)
     return list(dict.fromkeys(chosen))

@@ -18,19 +18,31 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from falconcal import processes
+from falconcal.core import distributed
 from falconcal.errors import UserError
-from falconcal.files import obstacle, write_bytes, write_text
-from falconcal.layout import FAILURES, RUN_FILES, RunKey, advice, check_names, file_name
-from falconcal.parsing import parse_json
+from falconcal.io.atomic import obstacle, write_bytes, write_text
+from falconcal.io.output_folder import (
+    FAILURES_FOLDER,
+    RUN_FILES,
+    RunKey,
+    advice,
+    check_names,
+    file_name,
+)
+from falconcal.io.parsing import parse_json
 from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-FREE = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
+MAY_DIFFER = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
 # one more or less does not touch the runs, or the trials, that are there
-GROWING = ("methods", "variants", "search")
-WHERE = {"accelerator", "devices", "num_nodes", "strategy"}  # what is computed is the same
+MAY_GROW = ("methods", "variants", "search")
+DEVICE_SETTINGS = {
+    "accelerator",
+    "devices",
+    "num_nodes",
+    "strategy",
+}  # what is computed is the same
 
 
 SettingsOf = Callable[[RunKey], dict[str, Any] | None]
@@ -55,7 +67,7 @@ class Store:
         ``settings_of`` says what a run of the study would store as its settings. ``wait`` is how
         many seconds another may still be at work in the folder; -1 waits for ever.
         """
-        if not processes.first():
+        if not distributed.is_first_process():
             yield
             return
         try:
@@ -99,7 +111,7 @@ class Store:
 
         Processes beside the first have the same to write: theirs goes.
         """
-        if not processes.first():
+        if not distributed.is_first_process():
             with TemporaryDirectory() as folder:
                 yield Path(folder)
             return
@@ -125,7 +137,7 @@ class Store:
         return self._checkpoint(run).is_dir()
 
     def drop_checkpoint(self, run: RunKey) -> None:
-        if not processes.first():
+        if not distributed.is_first_process():
             return
         shutil.rmtree(self._checkpoint(run), ignore_errors=True)
 
@@ -138,12 +150,12 @@ class Store:
 
     def tidy(self) -> None:
         """Remove folders that hold nothing any more, when no run is on its way."""
-        for folder in (self._checkpoints, self.directory / FAILURES):
+        for folder in (self._checkpoints, self.directory / FAILURES_FOLDER):
             if not any(path.is_file() for path in folder.rglob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _failure(self, run: RunKey) -> Path:
-        return run.folder(self.directory / FAILURES).with_suffix(".txt")
+        return run.folder(self.directory / FAILURES_FOLDER).with_suffix(".txt")
 
     def _checkpoint(self, run: RunKey) -> Path:
         return self._checkpoints / run.folder(Path())
@@ -167,7 +179,7 @@ class Store:
                 + "\n  ".join(dict.fromkeys(differences))
                 + "\nNothing was changed. Choose another folder with --out, or the old settings."
             )
-        grown = {name: {**stored.get(name, {}), **study.get(name, {})} for name in GROWING}
+        grown = {name: {**stored.get(name, {}), **study.get(name, {})} for name in MAY_GROW}
         check_names("method", grown["methods"])
         return {**study, **{name: all_ for name, all_ in grown.items() if all_}}
 
@@ -226,9 +238,9 @@ class Store:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
-    for key in sorted({*old, *new} - (WHERE if place else FREE)):
+    for key in sorted({*old, *new} - (DEVICE_SETTINGS if place else MAY_DIFFER)):
         name, both = f"{place}{key}", key in old and key in new
-        if not both and (name in GROWING or place.removesuffix(".") in GROWING):
+        if not both and (name in MAY_GROW or place.removesuffix(".") in MAY_GROW):
             continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
             yield from _differences(old[key], new[key], f"{name}.")

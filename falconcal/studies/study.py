@@ -8,32 +8,32 @@ from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
 
+from falconcal.core.distributed import settings_for_torchrun
+from falconcal.core.method import Method, chooses_epoch, innermost_method, with_seed
+from falconcal.core.registry import name_and_settings
+from falconcal.core.settings import Count, as_dict, settings
+from falconcal.core.trust import NOBODY, Trust, trusting
 from falconcal.data import check_dataset
-from falconcal.errors import UsageError, unknown
-from falconcal.layout import PLAIN, check_names
-from falconcal.method import Method, chooses_epoch, innermost, seeded
+from falconcal.errors import UsageError, unknown_name_error
+from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
+from falconcal.io.parsing import parse_toml
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
-from falconcal.parsing import parse_toml
-from falconcal.processes import with_started
-from falconcal.registry import name_and_settings
-from falconcal.settings import Count, as_dict, settings
 from falconcal.shifts import (
-    Ladder,
+    AnyShift,
     Outliers,
     Shift,
     StoredShift,
-    find_ladder,
+    find_computed_shift,
     find_outliers,
     find_shift,
 )
 from falconcal.shifts.affine import Centre
-from falconcal.studies.changes import TUNING, merge, method_table, parsed, put
-from falconcal.studies.variants import check_variant, without, write_out_sweeps
-from falconcal.trust import NOBODY, Trust, trusting
+from falconcal.studies.overrides import TUNING, merge, method_table, parse_override, set_value
+from falconcal.studies.variants import check_variant, expand_sweeps, without
 
 # left out where empty: folders of before them stay valid
-LATER = {
+OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
     "variants",
 }  # fmt: skip
@@ -42,7 +42,7 @@ SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table 
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
 VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # a folder's too
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
-Names = Annotated[tuple[str, ...], Field(strict=False)]
+StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 @settings
@@ -57,9 +57,9 @@ class Study:
     batch_size: Count = 100
     seeds: Count = 1
     centre: Centre = "middle"  # of the affine shifts
-    shifts: Annotated[Names, Field(min_length=1)]  # the tested ones
-    selection_shifts: Names = ()  # those that served to choose settings; reported apart
-    outliers: Names = ()  # sets of no known class: datasets, or names of the table
+    shifts: Annotated[StrTuple, Field(min_length=1)]  # the tested ones
+    selection_shifts: StrTuple = ()  # those that served to choose settings; reported apart
+    outliers: StrTuple = ()  # sets of no known class: datasets, or names of the table
     stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
     examples: Count | None = None  # so many of each part alone, for a quick look
     test_examples: Count | None = None  # so many of the test data alone, where predictions are dear
@@ -82,16 +82,16 @@ class Study:
         """Return a method of the study with its settings and a seed."""
         values = self._written_out({"method": name, **self.methods[name]}, (name,))
         _check_seedless(values, f"methods.{name}")
-        return seeded(make_method(values, self.trust), seed)
+        return with_seed(make_method(values, self.trust), seed)
 
     def variant(self, name: str) -> "Study":
         """Return the study as a variant of it has it, which has no variants itself."""
-        if name == PLAIN:
+        if name == DEFAULT_VARIANT:
             return replace(self, variants={})
         values = {field: getattr(self, field) for field in self.__dataclass_fields__}
         values = copy.deepcopy({**values, "variants": {}})
         for key, value in self.variants[name].items():
-            put(values, key, copy.deepcopy(value), KNOWN, f"variants.{name}:")
+            set_value(values, key, copy.deepcopy(value), KNOWN, f"variants.{name}:")
         return Study(**values)
 
     def differs(self, other: "Study", method: str) -> bool:
@@ -101,18 +101,18 @@ class Study:
             or (self.model, self.batch_size) != (other.model, other.batch_size)
         )  # fmt: skip
 
-    def all_shifts(self) -> list[Ladder]:
+    def all_shifts(self) -> list[AnyShift]:
         return self.ladders((*self.shifts, *self.selection_shifts))
 
-    def ladders(self, names: Iterable[str]) -> list[Ladder]:
+    def ladders(self, names: Iterable[str]) -> list[AnyShift]:
         """Return shifts by name, made here or stored by others."""
-        found = (find_ladder(name, self.centre, self.stored, self.trust) for name in names)
+        found = (find_shift(name, self.centre, self.stored, self.trust) for name in names)
         # shifted data on disk has the levels that it has
         return [self._cut(one) if isinstance(one, Shift) else one for one in found]
 
     def found(self, names: Iterable[str]) -> list[Shift]:
         """Return shifts that are made here by name, with the centre and the levels of the study."""
-        return [self._cut(find_shift(name, self.centre, self.trust)) for name in names]
+        return [self._cut(find_computed_shift(name, self.centre, self.trust)) for name in names]
 
     def _cut(self, shift: Shift) -> Shift:
         if self.levels is None:
@@ -128,7 +128,7 @@ class Study:
         values = {
             name: value
             for name, value in as_dict(replace(self, trust=NOBODY)).items()
-            if name not in (*TUNING, "trust") and (value or name not in LATER)
+            if name not in (*TUNING, "trust") and (value or name not in OMITTED_WHEN_EMPTY)
         }
         return {**values, "methods": {name: self._resolved(name) for name in self.methods}}
 
@@ -145,7 +145,7 @@ class Study:
             if base in inside:
                 raise UsageError(f"methods.{base}: its base leads back to itself.")
             if base not in self.methods:
-                raise unknown(f"base of methods.{inside[-1]}", base, self.methods)
+                raise unknown_name_error(f"base of methods.{inside[-1]}", base, self.methods)
             inside, base = (*inside, base), {"method": base, **self.methods[base]}
         if not isinstance(base, dict):
             return values
@@ -159,15 +159,17 @@ KNOWN = [
 ]
 
 
-def placed(study: Study, where: Mapping[str, Any]) -> Study:
+def with_devices(study: Study, where: Mapping[str, Any]) -> Study:
     """Return the study with every training where it is asked for: devices, precision and such."""
-    where = with_started({name: value for name, value in where.items() if value is not None})
+    where = settings_for_torchrun(
+        {name: value for name, value in where.items() if value is not None}
+    )
     methods = copy.deepcopy(study.methods)
     for name, table in methods.items():
         while isinstance(table.get("base"), dict):
             table = table["base"]
         if not isinstance(table.get("base"), str):  # a base by name is changed under its own name
-            trained = innermost(study.method(name))
+            trained = innermost_method(study.method(name))
             table |= {key: value for key, value in where.items() if hasattr(trained, key)}
     changed = replace(study, methods=methods)
     _check_methods(changed)
@@ -194,13 +196,13 @@ def read_study(
     small = values.pop("smoke", {})
     if not isinstance(small, dict):
         raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
-    write_out_sweeps(values, source)
+    expand_sweeps(values, source)
     if settings is not None:
         _take_over(values, settings)
     if smoke:
         _make_small(values, small, source)
-    for key, value in map(parsed, changes):
-        put(values, key, value, KNOWN, "--set")
+    for key, value in map(parse_override, changes):
+        set_value(values, key, value, KNOWN, "--set")
         trust = trust.typed(value)
     study = replace(_made(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
@@ -263,7 +265,7 @@ def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> N
     for name, table in methods.items() if isinstance(methods, dict) else ():
         _shorten(table, name)
     for key, value in {**SMOKE, **small}.items():
-        put(values, key, value, KNOWN, f"{source}: [smoke]")
+        set_value(values, key, value, KNOWN, f"{source}: [smoke]")
     if "variants" in values:
         values["variants"] = without(values["variants"], small)
 
@@ -336,7 +338,7 @@ def _check_methods(study: Study) -> None:
     for name in study.methods:
         if name in METHODS and study.methods[name].get("method", name) != name:
             raise UsageError(f"methods.{name} is the name of another method: choose a free one.")
-        trained = innermost(study.method(name))
+        trained = innermost_method(study.method(name))
         if hasattr(trained, "base"):
             raise UsageError(
                 f'methods.{name}: expected base = "METHOD", a method of the study that trains '

@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from falconcal.errors import UsageError
-from falconcal.layout import PLAIN, REFERENCE_VARIANT
-from falconcal.studies.changes import Values
+from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT
+from falconcal.studies.overrides import Values
 
-FREE = ("batch_size", "model")  # what a variant may change beside the settings of methods
-TAKEN = {PLAIN: "the study as it stands", REFERENCE_VARIANT: "the reference model's run"}
+VARIANT_KEYS = ("batch_size", "model")  # what a variant may change beside the settings of methods
+TAKEN = {DEFAULT_VARIANT: "the study as it stands", REFERENCE_VARIANT: "the reference model's run"}
 Variants = dict[str, dict[str, Any]]
 
 
-def write_out_sweeps(values: Values, source: str) -> None:
+def expand_sweeps(values: Values, source: str) -> None:
     """Put a variant for each value of each sweep behind those that stand as tables."""
     variants = _table(values.pop("variants", {}), f"{source}: [variants]")
     sweeps = _table(values.pop("sweeps", {}), f"{source}: [sweeps]")
@@ -40,7 +40,7 @@ def check_variant(name: str, changes: dict[str, Any], methods: Collection[str]) 
         raise UsageError(f"variants.{name} is {TAKEN[name]}: choose another name.")
     for key in changes:
         kind = _normal(key).partition(".")[0]
-        if kind not in FREE and "." not in key:
+        if kind not in VARIANT_KEYS and "." not in key:
             raise _not_free(name, key)
         if kind in ("dataset", "search", "tuning") and kind not in methods:
             raise _not_free(name, key)
@@ -86,7 +86,7 @@ def _flat(table: dict[str, Any]) -> dict[str, Any]:
     """Return a table by whole keys: without quotes TOML reads ``falcon.share`` as two tables."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, dict) and "." not in key and key not in FREE:
+        if isinstance(value, dict) and "." not in key and key not in VARIANT_KEYS:
             flat |= {f"{key}.{inner}": one for inner, one in value.items()}
         else:
             flat[key] = value
@@ -106,5 +106,6 @@ def _table(found: Any, place: str) -> dict[str, Any]:
 def _not_free(name: str, key: str) -> UsageError:
     return UsageError(
         f"variants.{name}: {key} cannot differ between variants; they change settings of methods "
-        f"(METHOD.SETTING), of the model, or {FREE[0]}, and all are measured on the same data."
+        f"(METHOD.SETTING), of the model, or {VARIANT_KEYS[0]}, and all are measured on "
+        "the same data."
     )

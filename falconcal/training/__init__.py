@@ -1,37 +1,37 @@
 """Training: the one loop, its objectives, its records and its checkpoints."""
 
+from falconcal.errors import CollapseWarning
 from falconcal.training.checkpoints import checkpointing
-from falconcal.training.collapse import CollapseWarning
-from falconcal.training.history import EpochRecord, History, watching
-from falconcal.training.loop import Training, fit_objectives, make_fabric
+from falconcal.training.context import StatedBounds, bounds_of, set_dropout
+from falconcal.training.history import EpochRecord, History, on_epoch
+from falconcal.training.loop import TrainingMethod, fit_objectives, make_fabric
 from falconcal.training.objectives import (
-    Companion,
+    AuxiliaryNetwork,
     Objective,
-    Processes,
     Step,
+    TrainingProcesses,
     annealed,
     run_steps,
     unseen_statistics,
 )
-from falconcal.training.preparing import StatedBounds, bounds_of, set_dropout
 
 __all__ = [
+    "AuxiliaryNetwork",
     "CollapseWarning",
-    "Companion",
     "EpochRecord",
     "History",
     "Objective",
-    "Processes",
     "StatedBounds",
     "Step",
-    "Training",
+    "TrainingMethod",
+    "TrainingProcesses",
     "annealed",
     "bounds_of",
     "checkpointing",
     "fit_objectives",
     "make_fabric",
+    "on_epoch",
     "run_steps",
     "set_dropout",
     "unseen_statistics",
-    "watching",
 ]

@@ -6,13 +6,13 @@ from lightning_fabric import Fabric
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader
 
+from falconcal.core.batch import checked_batches
 from falconcal.data import Batches
-from falconcal.data.examples import pairs
 
 Pair = tuple[Tensor, Tensor]
 
 
-def grouped(batches: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+def accumulation_groups(batches: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
     """Yield lists of batches that make one step together; the last may be shorter."""
     group: list[Pair] = []
     for batch in batches:
@@ -24,7 +24,7 @@ def grouped(batches: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
         yield group
 
 
-def shared_out(batches: Batches, fabric: Fabric) -> Batches:
+def batches_of_process(batches: Batches, fabric: Fabric) -> Batches:
     """Return what this process walks through.
 
     A DataLoader gives every process batches of its own, so that no example is loaded twice and the
@@ -35,7 +35,7 @@ def shared_out(batches: Batches, fabric: Fabric) -> Batches:
         return batches
     if isinstance(batches, DataLoader):
         return fabric.setup_dataloaders(batches, move_to_device=False)  # type: ignore[return-value]
-    return PartOfBatches(batches, fabric.global_rank, fabric.world_size)
+    return BatchSlices(batches, fabric.global_rank, fabric.world_size)
 
 
 def own_generators(batches: Batches) -> tuple[Generator, ...]:
@@ -45,7 +45,7 @@ def own_generators(batches: Batches) -> tuple[Generator, ...]:
     return tuple({id(one): one for one in found if isinstance(one, Generator)}.values())
 
 
-class PartOfBatches:
+class BatchSlices:
     """One process's part of every batch; a batch too small to share is left out by all."""
 
     def __init__(self, batches: Batches, part: int, parts: int) -> None:
@@ -56,7 +56,7 @@ class PartOfBatches:
             self.whole.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Pair]:
-        for inputs, labels in pairs(self.whole):
+        for inputs, labels in checked_batches(self.whole):
             if len(inputs) >= self.parts:
                 mine = (tensor.tensor_split(self.parts)[self.part] for tensor in (inputs, labels))
                 yield tuple(mine)  # type: ignore[misc]

@@ -1,7 +1,8 @@
 """Checkpoints: a training that is killed goes on where it stood, and ends as if undisturbed.
 
-One file a training, safetensors with facts as JSON in its head, replaced in one move: it is there
-whole or it is the one before. On CPUs with one process the final weights are the same to the bit.
+One file a training, safetensors with metadata as JSON in its head, replaced in one move: it is
+there whole or it is the one before. On CPUs with one process the final weights are the same to the
+bit.
 """
 
 import json
@@ -19,15 +20,20 @@ from pydantic import NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from falconcal.core.settings import Count, settings
 from falconcal.errors import UserError
-from falconcal.files import as_path
-from falconcal.selection import Candidate, EpochKeeper, Judgement
-from falconcal.settings import Count, settings
-from falconcal.tensors import read_tensors, write_tensors
+from falconcal.io.atomic import as_path
+from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
+from falconcal.training.context import lay_out_state
 from falconcal.training.history import EpochRecord
-from falconcal.training.place import Place, RandomState, random_state, set_random_state
-from falconcal.training.preparing import lay_out_state
+from falconcal.training.selection import Candidate, CriterionResult, EpochSelector
+from falconcal.training.state import (
+    RandomState,
+    TrainingPosition,
+    random_state,
+    set_random_state,
+)
 
 FORMAT = 1
 SEVERAL = ("cuda", "sources")  # random states of which there may be any number
@@ -45,7 +51,7 @@ class PlaceFacts:
 
 
 RECORDS = pydantic.TypeAdapter(list[EpochRecord])
-JUDGEMENT = pydantic.TypeAdapter(Judgement)
+JUDGEMENT = pydantic.TypeAdapter(CriterionResult)
 
 
 @dataclass
@@ -113,38 +119,38 @@ class Trained:
 
     model: nn.Module
     optimizers: list[Optimizer]
-    keeper: EpochKeeper | None
+    keeper: EpochSelector | None
     records: list[EpochRecord]
-    companions: dict[str, nn.Module]  # trained beside the model
+    auxiliary: dict[str, nn.Module]  # trained beside the model
     identity: dict[str, Any]  # settings and shapes: what a checkpoint must agree with
     average: Average | None = None  # of its weights
 
 
-def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: Place) -> None:
+def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: TrainingPosition) -> None:
     tensors: dict[str, Tensor] = {}
-    facts: dict[str, Any] = {"format": FORMAT, "identity": trained.identity}
-    facts["records"] = [asdict(record) for record in trained.records]
-    facts["place"] = _place_facts(place, tensors)
-    facts["optimizers"] = _optimizer_facts(trained.optimizers, tensors)
-    facts["keeper"] = _keeper_facts(trained.keeper, tensors)
+    metadata: dict[str, Any] = {"format": FORMAT, "identity": trained.identity}
+    metadata["records"] = [asdict(record) for record in trained.records]
+    metadata["place"] = _place_facts(place, tensors)
+    metadata["optimizers"] = _optimizer_facts(trained.optimizers, tensors)
+    metadata["keeper"] = _keeper_facts(trained.keeper, tensors)
     tensors.update(_prefixed("model", trained.model.state_dict()))
-    for name, companion in trained.companions.items():
+    for name, companion in trained.auxiliary.items():
         tensors.update(_prefixed(f"companion/{name}", companion.state_dict()))
     if trained.average is not None:
-        facts["averaged"] = trained.average.steps
+        metadata["averaged"] = trained.average.steps
         tensors.update(_prefixed("average", trained.average.state))
-    write_tensors(checkpoint.file, tensors, facts)
+    write_tensors(checkpoint.file, tensors, metadata)
     checkpoint.written = time.monotonic()
 
 
-def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> Place | None:
+def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> TrainingPosition | None:
     """Bring all to where the checkpoint stood and return the place, or None without one."""
     if not checkpoint.file.exists():
         return None
-    tensors, facts = read_tensors(checkpoint.file)
-    _check_identity(checkpoint.file, facts, trained.identity)
+    tensors, metadata = read_tensors(checkpoint.file)
+    _check_identity(checkpoint.file, metadata, trained.identity)
     with _damage_named(checkpoint.file):
-        return _restored(facts, tensors, trained)
+        return _restored(metadata, tensors, trained)
 
 
 @contextmanager
@@ -160,25 +166,27 @@ def _damage_named(file: Path) -> Iterator[None]:
         ) from None
 
 
-def _restored(facts: dict[str, Any], tensors: dict[str, Tensor], trained: Trained) -> Place:
+def _restored(
+    metadata: dict[str, Any], tensors: dict[str, Tensor], trained: Trained
+) -> TrainingPosition:
     trained.model.load_state_dict(_under("model", tensors))
-    for name, companion in trained.companions.items():
+    for name, companion in trained.auxiliary.items():
         companion.load_state_dict(_under(f"companion/{name}", tensors))
     if trained.average is not None:
-        trained.average.steps = facts["averaged"]
+        trained.average.steps = metadata["averaged"]
         for name, value in _under("average", tensors).items():
             trained.average.state[name].copy_(value)
     for number, optimizer in enumerate(trained.optimizers):
-        _restore_optimizer(optimizer, facts["optimizers"][number], number, tensors)
+        _restore_optimizer(optimizer, metadata["optimizers"][number], number, tensors)
     if trained.keeper is not None:
-        _restore_keeper(trained.keeper, facts["keeper"], tensors)
-    trained.records[:] = RECORDS.validate_python(facts["records"])
-    place = _restored_place(PlaceFacts(**facts["place"]), tensors)
+        _restore_keeper(trained.keeper, metadata["keeper"], tensors)
+    trained.records[:] = RECORDS.validate_python(metadata["records"])
+    place = _restored_place(PlaceFacts(**metadata["place"]), tensors)
     _check_place(place, len(trained.records))
     return place
 
 
-def _check_place(place: Place, done: int) -> None:
+def _check_place(place: TrainingPosition, done: int) -> None:
     """Refuse a place that does not follow the records, or random states that cannot be set."""
     if place.epoch != done + 1 or place.sums.keys() != place.counts.keys():
         raise ValueError(f"epoch {place.epoch} after {done} records")
@@ -190,7 +198,7 @@ def _check_place(place: Place, done: int) -> None:
         set_random_state(before)
 
 
-def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _place_facts(place: TrainingPosition, tensors: dict[str, Tensor]) -> dict[str, Any]:
     tensors.update(_prefixed("sum", place.sums))
     states = {"start": place.start, "now": random_state(place.sources)}
     return {
@@ -206,11 +214,17 @@ def _place_facts(place: Place, tensors: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _restored_place(facts: PlaceFacts, tensors: dict[str, Tensor]) -> Place:
-    place = Place(facts.epoch)
-    place.steps, place.batches, place.counts = facts.steps, facts.batches, dict(facts.counts)
+def _restored_place(metadata: PlaceFacts, tensors: dict[str, Tensor]) -> TrainingPosition:
+    place = TrainingPosition(metadata.epoch)
+    place.steps, place.batches, place.counts = (
+        metadata.steps,
+        metadata.batches,
+        dict(metadata.counts),
+    )
     place.sums = _under("sum", tensors)
-    states = {name: _restored_random(name, state, tensors) for name, state in facts.random.items()}
+    states = {
+        name: _restored_random(name, state, tensors) for name, state in metadata.random.items()
+    }
     place.start, place.resumed = states.get("start"), states["now"]
     return place
 
@@ -224,16 +238,18 @@ def _random_facts(name: str, state: RandomState, tensors: dict[str, Tensor]) -> 
     return {"numpy": state["numpy"], "python": state["python"], **counts}
 
 
-def _restored_random(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> RandomState:
+def _restored_random(
+    name: str, metadata: dict[str, Any], tensors: dict[str, Tensor]
+) -> RandomState:
     several = {
-        kind: [tensors[f"random/{name}/{kind}/{number}"] for number in range(facts.get(kind, 0))]
+        kind: [tensors[f"random/{name}/{kind}/{number}"] for number in range(metadata.get(kind, 0))]
         for kind in SEVERAL
     }
-    return {**facts, **several, "torch": tensors[f"random/{name}/torch"]}
+    return {**metadata, **several, "torch": tensors[f"random/{name}/torch"]}
 
 
 def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) -> list[Any]:
-    facts = []
+    metadata = []
     for number, optimizer in enumerate(optimizers):
         state = optimizer.state_dict()
         values: dict[str, dict[str, Any]] = {}
@@ -243,23 +259,23 @@ def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) ->
                     tensors[f"optimizer/{number}/{weight}/{name}"] = value
                 else:
                     values.setdefault(str(weight), {})[name] = value
-        facts.append({"groups": state["param_groups"], "values": values})
-    return facts
+        metadata.append({"groups": state["param_groups"], "values": values})
+    return metadata
 
 
 def _restore_optimizer(
-    optimizer: Optimizer, facts: dict[str, Any], number: int, tensors: dict[str, Tensor]
+    optimizer: Optimizer, metadata: dict[str, Any], number: int, tensors: dict[str, Tensor]
 ) -> None:
-    _check_groups(optimizer.state_dict()["param_groups"], facts["groups"])
+    _check_groups(optimizer.state_dict()["param_groups"], metadata["groups"])
     state: dict[int, dict[str, Any]] = {
-        int(weight): dict(values) for weight, values in facts["values"].items()
+        int(weight): dict(values) for weight, values in metadata["values"].items()
     }
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for key, tensor in _under(f"optimizer/{number}", tensors).items():
         weight, name = key.split("/", 1)
         _check_state(weights[int(weight)], tensor)
         state.setdefault(int(weight), {})[name] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
+    optimizer.load_state_dict({"state": state, "param_groups": metadata["groups"]})
     lay_out_state(optimizer)
 
 
@@ -280,7 +296,7 @@ def _check_state(weight: Tensor, tensor: Tensor) -> None:
         raise ValueError(f"a state of shape {tuple(tensor.shape)} for {tuple(weight.shape)}")
 
 
-def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _keeper_facts(keeper: EpochSelector | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if keeper is None:
         return {}
     for number, candidate in enumerate(keeper.candidates):
@@ -292,26 +308,28 @@ def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dic
     return {"required": keeper.required, "candidates": held}
 
 
-def _restore_keeper(keeper: EpochKeeper, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    keeper.required = float(facts["required"])
+def _restore_keeper(
+    keeper: EpochSelector, metadata: dict[str, Any], tensors: dict[str, Tensor]
+) -> None:
+    keeper.required = float(metadata["required"])
     keeper.candidates = [
         Candidate(
             int(held["epoch"]),
             JUDGEMENT.validate_python(held["judgement"]),
             _under(f"candidate/{number}", tensors),
         )
-        for number, held in enumerate(facts["candidates"])
+        for number, held in enumerate(metadata["candidates"])
     ]
 
 
-def _check_identity(file: Path, facts: dict[str, Any], expected: dict[str, Any]) -> None:
-    if facts.get("format") != FORMAT:
+def _check_identity(file: Path, metadata: dict[str, Any], expected: dict[str, Any]) -> None:
+    if metadata.get("format") != FORMAT:
         raise UserError(
-            f"expected a checkpoint of format {FORMAT}, got {facts.get('format')} in {file}: it is "
-            "of another version of falconcal; delete it to train from the start."
+            f"expected a checkpoint of format {FORMAT}, got {metadata.get('format')} in {file}: it "
+            "is of another version of falconcal; delete it to train from the start."
         )
     expected = json.loads(json.dumps(expected))
-    found = facts.get("identity")
+    found = metadata.get("identity")
     if not isinstance(found, dict):
         raise UserError(f"{file} does not say of which training it is: delete it to start anew.")
     for name in sorted({*expected, *found}):

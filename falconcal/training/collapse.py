@@ -2,8 +2,9 @@
 
 import warnings
 
+from falconcal.errors import CollapseWarning
 from falconcal.metrics import accuracy
-from falconcal.predictions import Predictions
+from falconcal.metrics.predictions import Predictions
 
 
 def warn_if_collapsed(predictions: Predictions) -> None:
@@ -20,7 +21,3 @@ def warn_if_collapsed(predictions: Predictions) -> None:
         CollapseWarning,
         stacklevel=4,
     )
-
-
-class CollapseWarning(UserWarning):
-    """Training ended with a model that knows nothing."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars
 
-Ended = Literal["epochs", "patience"]
+StopReason = Literal["epochs", "patience"]
 logger = logging.getLogger("falconcal.training")
 
 
@@ -23,7 +23,7 @@ class EpochRecord:
     validation: dict[str, float] = field(default_factory=dict)
     # with the last record alone
     kept: int | None = None  # the epoch whose weights were kept, if it was chosen
-    ended: Ended | None = None  # why: all epochs are done, or none got better for so long
+    ended: StopReason | None = None  # why: all epochs are done, or none got better for so long
 
 
 class History(list[EpochRecord]):
@@ -31,7 +31,7 @@ class History(list[EpochRecord]):
 
     @contextmanager
     def recording(self) -> Iterator["History"]:
-        with watching(self.append):
+        with on_epoch(self.append):
             yield self
 
     def table(self) -> polars.DataFrame:
@@ -49,12 +49,12 @@ def _prefixed(validation: dict[str, float]) -> list[tuple[str, float]]:
     return [(f"validation/{name}", value) for name, value in validation.items()]
 
 
-Watcher = Callable[[EpochRecord], None]
-_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+EpochCallback = Callable[[EpochRecord], None]
+_watchers: ContextVar[tuple[EpochCallback, ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
+def on_epoch(watcher: EpochCallback) -> Iterator[None]:
     """Call ``watcher`` with a record after every epoch trained inside the ``with``."""
     token = _watchers.set((*_watchers.get(), watcher))
     try:
@@ -63,7 +63,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
         _watchers.reset(token)
 
 
-def announce(record: EpochRecord) -> None:
+def publish(record: EpochRecord) -> None:
     logger.info("epoch %d of %d: %s", record.epoch, record.epochs, record.terms)
     for watcher in _watchers.get():
         watcher(record)

@@ -22,29 +22,38 @@ from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from falconcal.data import AT_ONCE, Batches, Bounds, Part
-from falconcal.data.examples import check_walkable, mixed_seed, pairs
-from falconcal.entrance import Entrance, find_entrance
-from falconcal.errors import UserError
-from falconcal.files import write_text
-from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random, typed
-from falconcal.predictions import predict
-from falconcal.processes import from_first, leave, take_statistics_from_first
-from falconcal.selection import EpochKeeper
-from falconcal.settings import (
+from falconcal.core.batch import check_reiterable, checked_batches
+from falconcal.core.distributed import (
+    broadcast_from_first,
+    close_process_group,
+    take_statistics_from_first,
+)
+from falconcal.core.module_state import (
+    flush_denormals,
+    submodules_in_eval,
+    to_weights_dtype,
+    train_except,
+)
+from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
+from falconcal.core.randomness import combined_seed, seeded_random
+from falconcal.core.settings import (
     Count,
     Decay,
+    Fraction,
     LearningRate,
+    NonNegative,
     PositiveNumber,
     Seed,
-    Share,
-    Weight,
     as_dict,
     settings,
 )
-from falconcal.tensors import read_tensors, write_tensors
+from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Bounds, Part
+from falconcal.errors import UserError
+from falconcal.io.atomic import write_text
+from falconcal.io.tensors import read_tensors, write_tensors
+from falconcal.models.predict import predict
 from falconcal.training.averaging import Average
-from falconcal.training.batches import grouped, own_generators, shared_out
+from falconcal.training.batches import accumulation_groups, batches_of_process, own_generators
 from falconcal.training.checkpoints import (
     Checkpoint,
     Trained,
@@ -53,20 +62,27 @@ from falconcal.training.checkpoints import (
     save_checkpoint,
 )
 from falconcal.training.collapse import warn_if_collapsed
-from falconcal.training.history import Ended, EpochRecord, announce
-from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
-from falconcal.training.place import Place
-from falconcal.training.precision import Precision, as_precise, of_precision
-from falconcal.training.preparing import (
+from falconcal.training.context import (
     StatedBounds,
     batch_random,
     bounds_of,
     check_batch,
     check_given,
-    laid_out,
-    lay_out_weights,
     set_dropout,
+    to_channels_last,
+    weights_to_channels_last,
 )
+from falconcal.training.history import EpochRecord, StopReason, publish
+from falconcal.training.objectives import (
+    AuxiliaryNetwork,
+    Objective,
+    Step,
+    TrainingProcesses,
+    run_steps,
+)
+from falconcal.training.precision import Precision, as_precise, of_precision
+from falconcal.training.selection import EpochSelector
+from falconcal.training.state import TrainingPosition
 
 
 def _known(strategy: str) -> str:
@@ -76,17 +92,17 @@ def _known(strategy: str) -> str:
     return strategy
 
 
-MakeCompanions = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
+MakeAuxiliary = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
 
 
 @settings
-class Training:
+class TrainingMethod:
     """What every training method can be told."""
 
     epochs: Count = 20
     learning_rate: LearningRate = 1e-3
-    l2_weight: Weight = 0.0  # times the sum of squared dense weights
-    dropout: Share | None = None  # probability for every nn.Dropout; None leaves the model's own
+    l2_weight: NonNegative = 0.0  # times the sum of squared dense weights
+    dropout: Fraction | None = None  # probability for every nn.Dropout; None leaves the model's own
     seed: Seed = 0
     keep: Literal["last", "best"] = "last"  # which epoch; best by the validation criterion
     patience: Count | None = None  # epochs after the best one at which training ends; best is kept
@@ -107,32 +123,32 @@ def fit_objectives(
     train: Batches,
     validation: Batches,
     objectives: list[Objective],
-    training: Training,
+    training: TrainingMethod,
     bounds: StatedBounds = None,
-    companions: MakeCompanions | None = None,
+    auxiliary: MakeAuxiliary | None = None,
 ) -> nn.Module:
     """Train the model in place, keep the epoch asked for, and return it in inference mode.
 
-    ``companions`` makes the networks that are trained beside it, for inputs such as the first.
+    ``auxiliary`` makes the networks that are trained beside it, for inputs such as the first.
     """
     if isinstance(validation, Part):
-        validation = validation.batches(AT_ONCE)
+        validation = validation.batches(PREDICTION_BATCH_SIZE)
     check_given(model, train, validation)
-    work = Work(model, train, validation, objectives, training, bounds, next_checkpoint())
-    work.make_companions = companions
+    work = TrainingLoop(model, train, validation, objectives, training, bounds, next_checkpoint())
+    work.make_auxiliary = auxiliary
     fabric = make_fabric(training)
     if isinstance(fabric.strategy.launcher, _MultiProcessingLauncher):
-        _run_elsewhere(fabric, work)
+        _run_in_processes(fabric, work)
     else:
         fabric.launch()
         work.run(fabric)
     if fabric.global_rank == 0:
         with seeded_random(training.seed):  # walking through a DataLoader draws random numbers
-            warn_if_collapsed(predict(model, validation, alone=True))
+            warn_if_collapsed(predict(model, validation, single_process=True))
     return model.eval()
 
 
-def make_fabric(training: Training) -> Fabric:
+def make_fabric(training: TrainingMethod) -> Fabric:
     """Return Fabric as the settings say; processes are spawned unless somebody started them."""
     strategy = training.strategy
     if strategy == "auto" and training.devices * training.num_nodes > 1:
@@ -146,7 +162,7 @@ def make_fabric(training: Training) -> Fabric:
     )
 
 
-def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
+def _run_in_processes(fabric: Fabric, work: "TrainingLoop") -> None:
     """Run in processes of their own; weights and records come back in a file."""
     with TemporaryDirectory() as folder:
         work.outcome = Path(folder) / "outcome.safetensors"
@@ -154,10 +170,10 @@ def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
             fabric.launch(work.run)
         except ProcessException as error:
             raise _in_our_words(work.outcome, error) from None
-        weights, facts = read_tensors(work.outcome)
+        weights, metadata = read_tensors(work.outcome)
     fabric.strategy.precision.convert_module(work.model).load_state_dict(weights)
-    for record in facts["records"]:
-        announce(EpochRecord(**record))
+    for record in metadata["records"]:
+        publish(EpochRecord(**record))
 
 
 def _in_our_words(outcome: Path, error: Exception) -> Exception:
@@ -170,7 +186,7 @@ def _in_our_words(outcome: Path, error: Exception) -> Exception:
     return error
 
 
-class Work:
+class TrainingLoop:
     """One training: what it works on, and what it has done."""
 
     def __init__(
@@ -179,14 +195,14 @@ class Work:
         train: Batches,
         validation: Batches,
         objectives: list[Objective],
-        training: Training,
+        training: TrainingMethod,
         bounds: StatedBounds,
         checkpoint: Checkpoint | None,
     ) -> None:
         self.model, self.train, self.validation = model, train, validation
         self.objectives, self.training, self.stated_bounds = objectives, training, bounds
         self.checkpoint = checkpoint
-        self.make_companions: MakeCompanions | None = None
+        self.make_auxiliary: MakeAuxiliary | None = None
         self.outcome: Path | None = None  # where the result goes, if not into the model
         self.records: list[EpochRecord] = []
 
@@ -195,7 +211,7 @@ class Work:
         try:
             self._run(fabric)
             if self.outcome is not None:
-                leave()
+                close_process_group()
         except UserError as error:
             if self.outcome is not None:
                 write_text(self.outcome.with_suffix(".error"), str(error))
@@ -207,7 +223,7 @@ class Work:
         if self.outcome is not None:
             self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
         # walking through a DataLoader draws random numbers too
-        with quick_zeros(), seeded_random(mixed_seed(seed, rank) if rank else seed):
+        with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
             self._prepare(fabric)
             place = self._resumed()
             while not (self.records and self.records[-1].ended):
@@ -224,36 +240,40 @@ class Work:
             self.model.load_state_dict(self.average.state)
 
     def _prepare(self, fabric: Fabric) -> None:
-        check_walkable(self.train, "training")
-        check_walkable(self.validation, "validation")
+        check_reiterable(self.train, "training")
+        check_reiterable(self.validation, "validation")
         if self.training.dropout is not None:
             set_dropout(self.model, self.training.dropout)
         self._look_at_data()
         chosen = self.training.keep == "best" or self.training.patience is not None
         self.keeper = self._make_keeper(fabric) if chosen else None
-        lay_out_weights(self.model)
-        self.resting = resting_parts(self.model)
+        weights_to_channels_last(self.model)
+        self.resting = submodules_in_eval(self.model)
         self._set_up(fabric)
-        self.processes = Processes.of(fabric)
-        self.batches = shared_out(self.train, fabric)
+        self.processes = TrainingProcesses.of(fabric)
+        self.batches = batches_of_process(self.train, fabric)
 
-    def _make_keeper(self, fabric: Fabric) -> EpochKeeper:
+    def _make_keeper(self, fabric: Fabric) -> EpochSelector:
         training = self.training
-        agree = from_first if fabric.world_size > 1 else None
-        return EpochKeeper(self.validation, training.epochs, self.bounds, training.patience, agree)
+        agree = broadcast_from_first if fabric.world_size > 1 else None
+        return EpochSelector(
+            self.validation, training.epochs, self.bounds, training.patience, agree
+        )
 
     def _look_at_data(self) -> None:
         """Find the bounds of the inputs, where they are perturbed, and networks sized to them."""
         with torch.random.fork_rng():
-            inputs, _ = next(iter(pairs(self.train)), (torch.empty(0), None))
-        inputs = typed(self.model, inputs)
+            inputs, _ = next(iter(checked_batches(self.train)), (torch.empty(0), None))
+        inputs = to_weights_dtype(self.model, inputs)
         self.bounds = bounds_of(self.train, self.stated_bounds, inputs)
         perturbed = any(objective.perturbs for objective in self.objectives)
-        self.entrance = find_entrance(self.model, inputs) if perturbed else Entrance()
+        self.perturbation_point = (
+            find_perturbation_point(self.model, inputs) if perturbed else PerturbationPoint()
+        )
         self.beside: dict[str, nn.Module] = {}
-        if self.make_companions is not None:
+        if self.make_auxiliary is not None:
             with seeded_random(self.training.seed):  # in every process the same
-                self.beside = self.make_companions(inputs, self.bounds)
+                self.beside = self.make_auxiliary(inputs, self.bounds)
 
     def _set_up(self, fabric: Fabric) -> None:
         """Give every network to Fabric with the optimisers that step it."""
@@ -263,8 +283,8 @@ class Work:
         )
         stepped: dict[int, Any] = {}
         self.wrapped = self._wrap(fabric, None, stepped)
-        self.companions = {
-            name: Companion(self._wrap(fabric, name, stepped), self.beside[name])
+        self.auxiliary = {
+            name: AuxiliaryNetwork(self._wrap(fabric, name, stepped), self.beside[name])
             for name in self.beside
         }
         self.optimizers = [stepped[number] for number in range(len(optimizers))]
@@ -274,7 +294,7 @@ class Work:
 
     def _wrap(self, fabric: Fabric, name: str | None, stepped: dict[int, Any]) -> nn.Module:
         """Return a network as wrapped for training; its optimisers, wrapped, by their number."""
-        numbers = [place for place, one in enumerate(self.objectives) if one.trains == name]
+        numbers = [place for place, one in enumerate(self.objectives) if one.network == name]
         optimizers = [self.trained.optimizers[number] for number in numbers]
         wrapped: nn.Module
         wrapped, *ready = fabric.setup(self._network(name), *optimizers)
@@ -285,7 +305,7 @@ class Work:
         return self.model if name is None else self.beside[name]
 
     def _optimizer(self, objective: Objective) -> Any:
-        weights = self._network(objective.trains).parameters()
+        weights = self._network(objective.network).parameters()
         parameters = [weight for weight in weights if weight.requires_grad]
         if not parameters:
             raise UserError("expected weights to train, got a model whose every weight is frozen.")
@@ -300,18 +320,18 @@ class Work:
         names = [objective.name for objective in self.objectives]
         return {"settings": as_dict(self.training), "objectives": names, "weights": shapes}
 
-    def _resumed(self) -> Place:
+    def _resumed(self) -> TrainingPosition:
         """Return the place to begin at; records of what is done are announced again."""
         place = load_checkpoint(self.checkpoint, self.trained) if self.checkpoint else None
         for record in self.records if self.outcome is None else []:
-            announce(record)
-        place = place or Place(1)
+            publish(record)
+        place = place or TrainingPosition(1)
         place.sources = own_generators(self.batches)
         return place
 
-    def _run_epoch(self, fabric: Fabric, place: Place) -> Place:
+    def _run_epoch(self, fabric: Fabric, place: TrainingPosition) -> TrainingPosition:
         """Train from a place to the end of its epoch, judge and record it; return the next."""
-        rest(self.model, self.resting)
+        train_except(self.model, self.resting)
         means = self._train_epoch(fabric, place)
         take_statistics_from_first(self.model)
         judgement = self._judge(place.epoch)
@@ -320,10 +340,10 @@ class Work:
         record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept, ended)
         self.records.append(record)
         if self.outcome is None:
-            announce(record)
+            publish(record)
         if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, bool(ended)):
-            self._save(fabric, Place(place.epoch + 1, place.sources))
-        return Place(place.epoch + 1, place.sources)
+            self._save(fabric, TrainingPosition(place.epoch + 1, place.sources))
+        return TrainingPosition(place.epoch + 1, place.sources)
 
     def _judge(self, epoch: int) -> dict[str, float]:
         """Return the figures of an epoch, if one is to be chosen."""
@@ -331,7 +351,7 @@ class Work:
             take_statistics_from_first(self.model)  # the mean of them is each process's own too
             return self.keeper.judge(self.model, epoch) if self.keeper is not None else {}
 
-    def _why_it_ends(self, epoch: int) -> Ended | None:
+    def _why_it_ends(self, epoch: int) -> StopReason | None:
         """Return why this epoch is the last, if it is; all processes come to the same."""
         if epoch == self.training.epochs:
             return "epochs"
@@ -339,12 +359,12 @@ class Work:
             return "patience"
         return None
 
-    def _train_epoch(self, fabric: Fabric, place: Place) -> dict[str, float]:
+    def _train_epoch(self, fabric: Fabric, place: TrainingPosition) -> dict[str, float]:
         """Take the epoch's steps from the place on and return the mean of every term."""
         if hasattr(self.batches, "set_epoch"):
             self.batches.set_epoch(place.epoch)
         place.begin()
-        walk = grouped(pairs(self.batches), self.training.accumulate)
+        walk = accumulation_groups(checked_batches(self.batches), self.training.accumulate)
         for _ in islice(walk, place.steps):
             pass  # done before the checkpoint
         place.go_on()
@@ -358,12 +378,16 @@ class Work:
                 self._save(fabric, place)
         return place.means()
 
-    def _step(self, fabric: Fabric, place: Place, inputs: Tensor, labels: Tensor) -> Step:
+    def _step(
+        self, fabric: Fabric, place: TrainingPosition, inputs: Tensor, labels: Tensor
+    ) -> Step:
         if place.epoch == 1:
             check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
-            inputs=laid_out(as_precise(fabric, typed(self.model, fabric.to_device(inputs)))),
+            inputs=to_channels_last(
+                as_precise(fabric, to_weights_dtype(self.model, fabric.to_device(inputs)))
+            ),
             labels=fabric.to_device(labels),
             epoch=place.epoch,
             epochs=self.training.epochs,
@@ -371,11 +395,11 @@ class Work:
             classes=getattr(self.train, "classes", None),
             bounds=self.bounds,
             bare=self.model,
-            entrance=self.entrance,
+            perturbation_point=self.perturbation_point,
             processes=self.processes,
-            companions=self.companions,
+            auxiliary=self.auxiliary,
         )
 
-    def _save(self, fabric: Fabric, place: Place) -> None:
+    def _save(self, fabric: Fabric, place: TrainingPosition) -> None:
         if self.checkpoint is not None and fabric.global_rank == 0:
             save_checkpoint(self.checkpoint, self.trained, place)

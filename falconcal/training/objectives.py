@@ -1,7 +1,7 @@
 """Objectives, and the step they take together on a batch.
 
 A method is a short ordered list of objectives, each with its own optimiser, each stepped once a
-batch. When one keeps the gradient at the model's entrance, the next may use it: that is FALCON's
+batch. When one keeps the gradient at the perturbation point, the next may use it: that is FALCON's
 shared-gradient mode.
 """
 
@@ -15,16 +15,16 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from falconcal.core.module_state import channels_last, explain_model_errors
+from falconcal.core.perturbation_point import PerturbationPoint
 from falconcal.data import Bounds
-from falconcal.data.examples import check_labels
-from falconcal.entrance import Entrance
+from falconcal.data.input_checks import check_labels
 from falconcal.errors import UserError
-from falconcal.modes import channels_last, explained
-from falconcal.predictions import check_logits
+from falconcal.models.predict import check_logits
 
 
 @dataclass(frozen=True)
-class Processes:
+class TrainingProcesses:
     """The processes that train together, each on its part of every batch."""
 
     count: int = 1
@@ -32,7 +32,7 @@ class Processes:
     rank: int = 0
 
     @classmethod
-    def of(cls, fabric: Fabric) -> "Processes":
+    def of(cls, fabric: Fabric) -> "TrainingProcesses":
         if fabric.world_size == 1:
             return cls()
 
@@ -59,7 +59,7 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class Companion:
+class AuxiliaryNetwork:
     """A network that is trained beside the model, and given to nobody."""
 
     wrapped: nn.Module  # for training
@@ -79,11 +79,11 @@ class Step:
     classes: tuple[str, ...] | None = None
     bounds: Bounds | None = None  # of the inputs
     bare: nn.Module | None = None  # the model itself, for passes that no wrapper must see
-    entrance: Entrance = field(default_factory=Entrance)
-    processes: Processes = field(default_factory=Processes)
-    companions: Mapping[str, Companion] = field(default_factory=dict)
+    perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
+    processes: TrainingProcesses = field(default_factory=TrainingProcesses)
+    auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
     input_gradient: Tensor | None = None  # left by an objective that keeps it
-    keeping: bool = False  # whether the clean pass must leave it
+    keep_input_gradient: bool = False  # whether the clean pass must leave it
     kept_point: Tensor | None = None
 
     @property
@@ -93,33 +93,35 @@ class Step:
 
     def trained(self, objective: "Objective") -> nn.Module:
         """Return the network whose weights an objective steps, as wrapped for training."""
-        return self.companions[objective.trains].wrapped if objective.trains else self.model
+        return self.auxiliary[objective.network].wrapped if objective.network else self.model
 
     def logits(self) -> Tensor:
         """Return the model's output on the clean batch, checked: (N, C)."""
-        if not self.keeping:
-            with explained(self.inputs):
+        if not self.keep_input_gradient:
+            with explain_model_errors(self.inputs):
                 return self._checked(self.model(self.inputs))
         self.kept_point = self.point()
         if self.kept_point.requires_grad:
             self.kept_point.retain_grad()
         self.kept_point.requires_grad_()
-        with explained(self.inputs):
-            return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
+        with explain_model_errors(self.inputs):
+            return self._checked(
+                self.perturbation_point.run(self.model, self.inputs, self.kept_point)
+            )
 
     def logits_at(self, point: Tensor) -> Tensor:
-        """Return the model's output with another point at its entrance: (N, C)."""
-        if not self.entrance.moves_inputs and not point.requires_grad:
+        """Return the model's output with another point at its perturbation point: (N, C)."""
+        if not self.perturbation_point.moves_inputs and not point.requires_grad:
             # the value is the point, the gradient goes through to the embedding all the same
             clean = self.point()
             point = point + (clean - clean.detach())
         elif point.ndim == 4 and not point.requires_grad:
             point = channels_last(point)  # arithmetic does not keep the layout of grey images
-        return self._checked(self.entrance.run(self.model, self.inputs, point))
+        return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
 
     def point(self) -> Tensor:
         """Return what is continuous of the batch: its inputs, or the embedding of its tokens."""
-        return self.entrance.point(self.inputs)
+        return self.perturbation_point.point(self.inputs)
 
     def _checked(self, logits: Tensor) -> Tensor:
         check_logits(logits, len(self.inputs), len(self.classes) if self.classes else None)
@@ -139,8 +141,10 @@ class Objective:
     keeps_input_gradient: bool = False
     reduction: Literal["mean", "sum"] = "mean"  # of the terms, over the examples of a batch
     perturbs: bool = False  # whether it moves what enters the model
-    sees_statistics: bool = True  # whether running statistics (BatchNorm) see its batches
-    trains: str | None = None  # the companion whose weights it steps; None is the model
+    updates_running_statistics: bool = (
+        True  # whether running statistics (BatchNorm) see its batches
+    )
+    network: str | None = None  # the auxiliary network whose weights it steps; None is the model
 
 
 def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
@@ -148,7 +152,7 @@ def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
     return min(weight, weight * epoch / (share * epochs))
 
 
-class Passes(Protocol):
+class BackwardEngine(Protocol):
     """Who runs backward passes, as Fabric does: it knows the precision and the processes."""
 
     def backward(self, tensor: Tensor) -> None: ...
@@ -160,7 +164,7 @@ Terms = dict[str, dict[str, Tensor]]  # objective -> term -> value
 
 
 def run_steps(
-    fabric: Passes,
+    fabric: BackwardEngine,
     steps: list[Step],
     objectives: list[Objective],
     optimizers: list[Any],
@@ -200,12 +204,14 @@ def _shares(steps: list[Step]) -> list[float]:
 
 
 def _backward(
-    fabric: Passes, step: Step, objective: Objective, keep: bool, weight: float
+    fabric: BackwardEngine, step: Step, objective: Objective, keep: bool, weight: float
 ) -> dict[str, Tensor]:
     """Add one batch's gradient of an objective and return its terms."""
-    step.keeping = keep
+    step.keep_input_gradient = keep
     share = weight * step.processes.count  # gradients are averaged over processes
-    unseen = nullcontext() if objective.sees_statistics else unseen_statistics(step.model)
+    unseen = (
+        nullcontext() if objective.updates_running_statistics else unseen_statistics(step.model)
+    )
     with unseen, _enough_examples(len(step.labels)):
         terms = objective.terms(step)
         total = torch.stack(list(terms.values())).sum()
@@ -218,7 +224,7 @@ def _backward(
 
 
 def _together(
-    parts: list[dict[str, Tensor]], weights: list[float], processes: Processes
+    parts: list[dict[str, Tensor]], weights: list[float], processes: TrainingProcesses
 ) -> dict[str, Tensor]:
     """Return the terms of the whole batch, all its parts in all processes."""
     if len(parts) == processes.count == 1:

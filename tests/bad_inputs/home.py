@@ -15,8 +15,8 @@ from PIL import Image
 
 import falconcal
 from falconcal.data import load_dataset
+from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.models import make_model
-from falconcal.tensors import read_tensors, write_tensors
 from tests.test_report import make_study
 
 PREDICTIONS = {"label": [0, 1, 1, 0], "p_0": [0.8, 0.6, 0.3, 0.1], "p_1": [0.2, 0.4, 0.7, 0.9]}
@@ -206,8 +206,8 @@ USAGE_FACTS = ("unknown_architecture", "from_the_standard_library", "unknown_met
 
 def _write_facts(folder: Path, model: Path) -> None:
     tensors, head = read_tensors(model)
-    for name, (facts, _) in FACTS.items():
-        changed = {**head, "facts": {**head["facts"], **facts}}
+    for name, (metadata, _) in FACTS.items():
+        changed = {**head, "facts": {**head["facts"], **metadata}}
         write_tensors(folder / f"{name}.safetensors", tensors, changed)
 
 

@@ -393,11 +393,11 @@ def _names() -> Iterator[Case]:
     """Names that are in no table."""
     finders: dict[str, Any] = {
         "load_dataset": falconcal.load_dataset,
-        "load_test": falconcal.load_test,
-        "find_study": falconcal.find_study,
-        "find_ladder": falconcal.find_ladder,
-        "find_outliers": falconcal.find_outliers,
-        "find_stored": falconcal.find_stored,
+        "load_test": falconcal.data.load_test,
+        "find_study": falconcal.studies.find_study,
+        "find_ladder": falconcal.shifts.find_shift,
+        "find_outliers": falconcal.shifts.find_outliers,
+        "find_stored": falconcal.shifts.find_stored,
     }
     for finder, find in finders.items():
         for name in ("", "nobody", "no.where:nobody", "..", "a b"):
@@ -412,7 +412,7 @@ def _own_files() -> Iterator[Case]:
         "model.safetensors": falconcal.load,
         "own.npz": lambda path: falconcal.load_dataset("npz", path=path),
         "own.csv": lambda path: falconcal.load_dataset("csv", path=path),
-        "study.toml": falconcal.find_study,
+        "study.toml": falconcal.studies.find_study,
     }
     codes = {"p.csv": (1, 2), "study.toml": (2, 2)}
     for name, read in readers.items():
@@ -435,7 +435,7 @@ def contents() -> Iterator[Case]:
             expected = path if one_array else words
             yield Case("Predictions: what they say", path, code, expected, ("score", path))
     for name, (_, words) in FACTS.items():
-        path = f"bad/facts/{name}.safetensors"
+        path = f"bad/metadata/{name}.safetensors"
         arguments = ("predict", path, "good/rows.csv")
         code = 2 if name in USAGE_FACTS else 1
         yield Case("Model files: what they say", name, code, words, arguments)

@@ -24,12 +24,7 @@ from falconcal.shifts.corruptions.blur import (
     motion_blur,
     zoom_blur,
 )
-from falconcal.shifts.corruptions.digital import (
-    contrast,
-    elastic_transform,
-    pixelate,
-    saturate,
-)
+from falconcal.shifts.corruptions.digital import contrast, elastic_transform, pixelate, saturate
 from falconcal.shifts.corruptions.jpeg import jpeg_compression
 from falconcal.shifts.corruptions.noise import (
     gaussian_noise,
@@ -40,7 +35,7 @@ from falconcal.shifts.corruptions.noise import (
 from falconcal.shifts.corruptions.parameters import parameters
 from falconcal.shifts.corruptions.spatter import spatter
 from falconcal.shifts.corruptions.weather import brightness, fog, frost, snow
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 SEVERITIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -89,7 +84,7 @@ def corruption_shifts() -> dict[str, Shift]:
     }
 
 
-def corrupt(images: Tensor, severity: float, noise: Noise, *, name: str) -> Tensor:
+def corrupt(images: Tensor, severity: float, noise: KeyedNoise, *, name: str) -> Tensor:
     """Return the images corrupted, with the published parameters for their size."""
     check_images(images)
     height, width = images.shape[2:]

@@ -9,20 +9,20 @@ from torch.nn import functional
 from falconcal.shifts.corruptions.smoothing import (
     gaussian,
     gaussian_weights,
-    mask,
+    indicator,
     padded,
     separable,
 )
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 ROUNDING = 1e-4  # of a grey value: what float32 loses on the way to bytes
 
 
-def gaussian_blur(images: Tensor, noise: Noise, deviation: float) -> Tensor:  # noqa: ARG001
+def gaussian_blur(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:  # noqa: ARG001
     return gaussian(images, deviation)
 
 
-def defocus_blur(images: Tensor, noise: Noise, radius: float, rim: float) -> Tensor:  # noqa: ARG001
+def defocus_blur(images: Tensor, noise: KeyedNoise, radius: float, rim: float) -> Tensor:  # noqa: ARG001
     """Return the images spread over a disc whose rim is smoothed."""
     reach, soft = int(radius), 1 if radius <= 8 else 2
     smoothed = separable(
@@ -52,7 +52,7 @@ def _disc_sum(planes: Tensor, halves: list[int]) -> Tensor:
 
 
 def glass_blur(
-    images: Tensor, noise: Noise, deviation: float, reach: float, rounds: float
+    images: Tensor, noise: KeyedNoise, deviation: float, reach: float, rounds: float
 ) -> Tensor:
     """Return the images smoothed, their pixels taken from near by, and smoothed again."""
     grey = (gaussian(images, deviation) * 255 + ROUNDING).floor_().div_(255)
@@ -90,16 +90,16 @@ def _pointed(moves: Tensor, reach: int) -> tuple[Tensor, Tensor]:
     own = rows * width + columns
     pointed = (own + (moves[:, 0] * width + moves[:, 1]) * inside).flatten(1)  # (N, H * W)
     own, inside = own.flatten().expand_as(pointed), inside.flatten().expand_as(pointed)
-    return pointed, mask(torch.gt, pointed - own, 0) * inside.gather(1, pointed)
+    return pointed, indicator(torch.gt, pointed - own, 0) * inside.gather(1, pointed)
 
 
-def motion_blur(images: Tensor, noise: Noise, radius: float, deviation: float) -> Tensor:
+def motion_blur(images: Tensor, noise: KeyedNoise, radius: float, deviation: float) -> Tensor:
     """Return the images moved in one direction each, up to 45 degrees from the horizontal."""
     angles = noise.paired_uniform((1,))[:, 0] * 90 - 45
-    return moved(images, angles, int(radius), deviation)
+    return motion_blurred(images, angles, int(radius), deviation)
 
 
-def moved(images: Tensor, angles: Tensor, radius: int, deviation: float) -> Tensor:
+def motion_blurred(images: Tensor, angles: Tensor, radius: int, deviation: float) -> Tensor:
     """Return each image blurred along its own angle (N,), in degrees, as ImageMagick does it.
 
     The weights are half a Gaussian over whole-pixel steps; edge pixels are repeated outside.
@@ -109,7 +109,7 @@ def moved(images: Tensor, angles: Tensor, radius: int, deviation: float) -> Tens
     around = padded(images, length - 1, "replicate")
     return torch.stack(
         [
-            _moved_along(image, images.shape[2:], _steps(angle, length), weights)
+            _motion_blurred_along(image, images.shape[2:], _steps(angle, length), weights)
             for image, angle in zip(around, angles.tolist(), strict=True)
         ]
     ).div_(sum(weights))
@@ -121,7 +121,7 @@ def _steps(angle: float, length: int) -> list[tuple[int, int]]:
     return [(math.ceil(step * down - 0.5), math.ceil(step * right - 0.5)) for step in range(length)]
 
 
-def _moved_along(
+def _motion_blurred_along(
     around: Tensor, size: torch.Size, steps: list[tuple[int, int]], weights: list[float]
 ) -> Tensor:
     height, width = size
@@ -133,7 +133,7 @@ def _moved_along(
     return total
 
 
-def zoom_blur(images: Tensor, noise: Noise, *factors: float) -> Tensor:  # noqa: ARG001
+def zoom_blur(images: Tensor, noise: KeyedNoise, *factors: float) -> Tensor:  # noqa: ARG001
     """Return the mean of the images and of themselves at every magnification."""
     total = images.clone()
     for factor in factors:

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.shifts.corruptions.smoothing import mask, smoothing_matrix
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.corruptions.smoothing import indicator, smoothing_matrix
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 TINY = 1e-12
 
 
-def contrast(images: Tensor, noise: Noise, kept: float) -> Tensor:  # noqa: ARG001
+def contrast(images: Tensor, noise: KeyedNoise, kept: float) -> Tensor:  # noqa: ARG001
     """Return the images with the distance from each channel's mean shrunk."""
     mean = exact_mean(images)  # (N, C, 1, 1)
     return (images - mean).mul_(kept).add_(mean)
@@ -27,7 +27,7 @@ def exact_mean(images: Tensor) -> Tensor:
     return steps.sum((2, 3), keepdim=True).div_(2.0**30 * images[0, 0].numel()).float()
 
 
-def saturate(images: Tensor, noise: Noise, factor: float, offset: float) -> Tensor:  # noqa: ARG001
+def saturate(images: Tensor, noise: KeyedNoise, factor: float, offset: float) -> Tensor:  # noqa: ARG001
     """Return the images with another saturation, hue and value kept; grey ones as they are.
 
     With value V and lowest channel m, saturation is S = (V - m) / V, and a channel x becomes
@@ -40,12 +40,12 @@ def saturate(images: Tensor, noise: Noise, factor: float, offset: float) -> Tens
     saturation = (spread / value.clamp(min=TINY)).mul_(factor).add_(offset).clamp_(0, 1)
     wanted = saturation.mul_(value)  # the spread after the change
     output = value - (value - images).mul_(wanted / spread.clamp(min=TINY))
-    output[:, 1:] -= mask(torch.eq, spread, 0.0) * wanted
+    output[:, 1:] -= indicator(torch.eq, spread, 0.0) * wanted
     return output
 
 
 def elastic_transform(
-    images: Tensor, noise: Noise, amplitude: float, deviation: float, jitter: float
+    images: Tensor, noise: KeyedNoise, amplitude: float, deviation: float, jitter: float
 ) -> Tensor:
     """Return the images under a random affine map, then moved by a smooth random field."""
     height, width = images.shape[2:]
@@ -107,7 +107,7 @@ def resampled(images: Tensor, points: Tensor, mirror_pixel: bool) -> Tensor:
     )
 
 
-def pixelate(images: Tensor, noise: Noise, kept: float) -> Tensor:  # noqa: ARG001
+def pixelate(images: Tensor, noise: KeyedNoise, kept: float) -> Tensor:  # noqa: ARG001
     """Return the images with their pixels averaged in blocks."""
     height, width = images.shape[2:]
     planes = images.reshape(-1, height, width)

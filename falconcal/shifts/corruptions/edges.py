@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.shifts.corruptions.smoothing import along, mask, padded
+from falconcal.shifts.corruptions.smoothing import filter_axis, indicator, padded
 
 STEEP, FLAT = math.tan(math.radians(67.5)), math.tan(math.radians(22.5))
 
@@ -18,19 +18,21 @@ def canny(images: Tensor, low: float, high: float) -> Tensor:
     A ridge above ``low`` counts where it hangs together with one above ``high``.
     """
     around = padded(images, 1, "replicate")
-    right = along(along(around, [1, 2, 1], 2), [-1, 0, 1], 3)
-    down = along(along(around, [-1, 0, 1], 2), [1, 2, 1], 3)
+    right = filter_axis(filter_axis(around, [1, 2, 1], 2), [-1, 0, 1], 3)
+    down = filter_axis(filter_axis(around, [-1, 0, 1], 2), [1, 2, 1], 3)
     slope = right.abs() + down.abs()
-    ridges = _ridges(slope, right, down).mul_(mask(torch.gt, slope, low))
-    return _connected(ridges * mask(torch.gt, slope, high), ridges)
+    ridges = _ridges(slope, right, down).mul_(indicator(torch.gt, slope, low))
+    return _connected(ridges * indicator(torch.gt, slope, high), ridges)
 
 
 def _ridges(slope: Tensor, right: Tensor, down: Tensor) -> Tensor:
     """Return 1 where the slope is highest among its neighbours in its own direction, else 0."""
     level, upright = right.abs(), down.abs()
-    flat = mask(torch.lt, upright - level * FLAT, 0.0)
-    steep = mask(torch.gt, upright - level * STEEP, 0.0)
-    alike = mask(torch.eq, mask(torch.lt, right, 0.0) - mask(torch.lt, down, 0.0), 0.0)
+    flat = indicator(torch.lt, upright - level * FLAT, 0.0)
+    steep = indicator(torch.gt, upright - level * STEEP, 0.0)
+    alike = indicator(
+        torch.eq, indicator(torch.lt, right, 0.0) - indicator(torch.lt, down, 0.0), 0.0
+    )
     slanted = alike * _peaks(slope, 1, 1) + (1 - alike) * _peaks(slope, 1, -1)
     upwards = steep * _peaks(slope, 1, 0, last=True) + (1 - steep) * slanted
     return flat * _peaks(slope, 0, 1, last=True) + (1 - flat) * upwards
@@ -45,8 +47,8 @@ def _peaks(slope: Tensor, down: int, right: int, *, last: bool = False) -> Tenso
     around = functional.pad(slope, (1, 1, 1, 1))
     before = around[:, :, 1 - down : 1 - down + height, 1 - right : 1 - right + width]
     after = around[:, :, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
-    above = mask(torch.gt, slope - before, 0.0)
-    return above * mask(torch.ge if last else torch.gt, slope - after, 0.0)
+    above = indicator(torch.gt, slope - before, 0.0)
+    return above * indicator(torch.ge if last else torch.gt, slope - after, 0.0)
 
 
 def _connected(seeds: Tensor, allowed: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.shifts.corruptions.plasma import plasma
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 Colour = tuple[float, float, float]
 
@@ -39,19 +39,24 @@ def texture(pane: int, size: int, scale: float) -> Tensor:
     dark, bright, count, length, spacing = PANES[pane]
     ice = _film(pane, size)  # (size, size)
     for start in range(0, round(count * (size / 512) ** 2), TOGETHER):
-        _draw(ice, Noise("frost", pane, 0, torch.arange(start, start + TOGETHER)), length, spacing)
+        _draw(
+            ice,
+            KeyedNoise("frost", pane, 0, torch.arange(start, start + TOGETHER)),
+            length,
+            spacing,
+        )
     low, high = (torch.tensor(colour)[:, None, None] for colour in (dark, bright))
     return low + (high - low) * ice.clamp_(0, 1)
 
 
 def _film(pane: int, size: int) -> Tensor:
     """Return thin ice, cloudy and grained, from 0 to about 0.5."""
-    noise = Noise("frost film", pane, 0, torch.tensor([0]))
+    noise = KeyedNoise("frost film", pane, 0, torch.tensor([0]))
     grain = noise.paired_normal((size, size), stream=99)[0]
     return plasma(noise, size, 2.0)[0] * 0.45 + grain * 0.04
 
 
-def _draw(ice: Tensor, noise: Noise, longest: float, spacing: float) -> None:
+def _draw(ice: Tensor, noise: KeyedNoise, longest: float, spacing: float) -> None:
     """Lay feathers over the pane where they are brighter than what is there."""
     row, column, turn, length, width, light = noise.paired_uniform((6,)).T[..., None, None]
     reach = math.ceil(0.56 * longest)  # from a feather's middle it goes no further

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 SHARES = (0.299, 0.587, 0.114)  # of red, green and blue in Y
 # quantisation tables at quality 50 (T.81, annex K)
@@ -36,7 +36,7 @@ CHROMA = (
 )
 
 
-def jpeg_compression(images: Tensor, noise: Noise, quality: float) -> Tensor:  # noqa: ARG001
+def jpeg_compression(images: Tensor, noise: KeyedNoise, quality: float) -> Tensor:  # noqa: ARG001
     """Return the images as JPEG of a quality leaves them: (N, C, H, W)."""
     height, width = images.shape[2:]
     if height % 16 or width % 16:
@@ -84,7 +84,7 @@ def _chroma(planes: Tensor, size: tuple[int, int], quality: int) -> Tensor:
     if small.shape[1:] != (height, width):  # what lies beyond repeats the edge
         small[:, height:] = small[:, height - 1 : height]
         small[:, :, width:] = small[:, :, width - 1 : width]
-    return taller(wider(small)).reshape(planes.shape)
+    return upsampled_rows(upsampled_columns(small)).reshape(planes.shape)
 
 
 def forward(planes: Tensor, basis: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def _steps(width: int, quality: int, device: torch.device) -> Tensor:
     return whole.repeat(1, 1, width // 8).to(device)
 
 
-def taller(planes: Tensor) -> Tensor:
+def upsampled_rows(planes: Tensor) -> Tensor:
     """Return twice the rows: three quarters of the nearest, one of the next: (N, 2 H, W)."""
     count, height, width = planes.shape
     near = planes * 0.75
@@ -138,7 +138,7 @@ def taller(planes: Tensor) -> Tensor:
     return rows.flatten(1, 2)
 
 
-def wider(planes: Tensor) -> Tensor:
+def upsampled_columns(planes: Tensor) -> Tensor:
     """Return twice the columns likewise, eight to sixteen by one small product: (N, H, 2 W)."""
     around = functional.pad(planes[:, None], (1, 1, 0, 0), mode="replicate")[:, 0]
     windows = around.unfold(2, 10, 8)  # (N, H, W / 8, 10)

@@ -3,39 +3,39 @@
 import torch
 from torch import Tensor
 
-from falconcal.shifts.corruptions.smoothing import mask
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.corruptions.smoothing import indicator
+from falconcal.shifts.keyed_noise import KeyedNoise
 
-FEW = 4.0  # photons, up to which the expansion is not good enough
+SMALL_RATE = 4.0  # photons, up to which the expansion is not good enough
 PART = 2**15  # pixels searched at a time: the dozen passes over them stay in the cache
 
 
-def gaussian_noise(images: Tensor, noise: Noise, deviation: float) -> Tensor:
+def gaussian_noise(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:
     return images + noise.paired_normal(_shape(images)).mul_(deviation)
 
 
-def speckle_noise(images: Tensor, noise: Noise, deviation: float) -> Tensor:
+def speckle_noise(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:
     return images + images * noise.paired_normal(_shape(images)).mul_(deviation)
 
 
-def impulse_noise(images: Tensor, noise: Noise, share: float) -> Tensor:
+def impulse_noise(images: Tensor, noise: KeyedNoise, share: float) -> Tensor:
     """Return images with a share of the values turned to 0 or 1, half each."""
     chance = noise.paired_uniform(_shape(images))
-    white = mask(torch.lt, chance, share / 2)
-    kept = mask(torch.ge, chance, share)
+    white = indicator(torch.lt, chance, share / 2)
+    kept = indicator(torch.ge, chance, share)
     return (images * kept).add_(white)
 
 
-def shot_noise(images: Tensor, noise: Noise, photons: float) -> Tensor:
+def shot_noise(images: Tensor, noise: KeyedNoise, photons: float) -> Tensor:
     """Return images as counts of photons, ``photons`` of them expected for a white pixel."""
     return poisson(images * photons, noise) / photons
 
 
-def poisson(rate: Tensor, noise: Noise) -> Tensor:
+def poisson(rate: Tensor, noise: KeyedNoise) -> Tensor:
     """Return Poisson counts of the given means, one random number each: (N, ...)."""
     chance = noise.paired_uniform(_shape(rate), stream=1)
-    many = mask(torch.gt, rate, FEW)
-    expanded = _expansion(rate.clamp(min=FEW), noise.paired_normal(_shape(rate), stream=0))
+    many = indicator(torch.gt, rate, SMALL_RATE)
+    expanded = _expansion(rate.clamp(min=SMALL_RATE), noise.paired_normal(_shape(rate), stream=0))
     few = rate * (1 - many)  # no photons where many: the search is over at once
     parts = zip(torch.split(few.flatten(), PART), torch.split(chance.flatten(), PART), strict=True)
     found = torch.cat([_search(few_part, chance_part) for few_part, chance_part in parts])

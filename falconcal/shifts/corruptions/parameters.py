@@ -8,22 +8,28 @@ that its shorter side is nearer to, as a ratio: 28 x 28 digits take CIFAR's.
 
 import math
 
-Row = tuple[float, ...]
-Rows = tuple[Row, Row, Row, Row, Row]
+SeverityParameters = tuple[float, ...]
+SeverityTable = tuple[
+    SeverityParameters,
+    SeverityParameters,
+    SeverityParameters,
+    SeverityParameters,
+    SeverityParameters,
+]
 
 MIDDLE = math.sqrt(32 * 224)  # 84.7 pixels
 
 
-def parameters(name: str, height: int, width: int) -> Rows:
+def parameters(name: str, height: int, width: int) -> SeverityTable:
     """Return the parameters of a corruption at severities 1 to 5 for images of one size."""
     return (SMALL if min(height, width) < MIDDLE else LARGE)[name]
 
 
-def zooms(last: float, step: float) -> Row:
+def zooms(last: float, step: float) -> SeverityParameters:
     return tuple(1 + place * step for place in range(round((last - 1) / step) + 1))
 
 
-LARGE: dict[str, Rows] = {
+LARGE: dict[str, SeverityTable] = {
     # deviation
     "gaussian_noise": ((0.08,), (0.12,), (0.18,), (0.26,), (0.38,)),
     # photons of a white pixel
@@ -88,7 +94,7 @@ LARGE: dict[str, Rows] = {
     "jpeg_compression": ((25,), (18,), (15,), (10,), (7,)),
 }
 
-SMALL: dict[str, Rows] = {
+SMALL: dict[str, SeverityTable] = {
     "gaussian_noise": ((0.04,), (0.06,), (0.08,), (0.09,), (0.1,)),
     "shot_noise": ((500,), (250,), (100,), (75,), (50,)),
     "impulse_noise": ((0.01,), (0.02,), (0.03,), (0.05,), (0.07,)),

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 
-def plasma(noise: Noise, size: int, decay: float) -> Tensor:
+def plasma(noise: KeyedNoise, size: int, decay: float) -> Tensor:
     """Return cloud maps from 0 to 1 by diamonds and squares: (N, size, size).
 
     Fournier, Fussell & Carpenter, "Computer rendering of stochastic models", Communications of

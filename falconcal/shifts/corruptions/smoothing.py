@@ -33,10 +33,10 @@ def padded(planes: Tensor, radius: int, mode: str) -> Tensor:
 
 def separable(planes: Tensor, weights: list[float]) -> Tensor:
     """Return the planes, rim and all, weighted along both axes; the rim is used up."""
-    return along(along(planes, weights, 2), weights, 3)
+    return filter_axis(filter_axis(planes, weights, 2), weights, 3)
 
 
-def along(planes: Tensor, weights: list[float], axis: int) -> Tensor:
+def filter_axis(planes: Tensor, weights: list[float], axis: int) -> Tensor:
     size = planes.shape[axis] - len(weights) + 1
     total = planes.narrow(axis, 0, size) * weights[0]
     for place, weight in enumerate(weights[1:], start=1):
@@ -59,6 +59,6 @@ def smoothing_matrix(size: int, deviation: float, truncate: float, device: torch
     return matrix.to(device)
 
 
-def mask(compare: Callable[..., Tensor], values: Tensor, limit: float) -> Tensor:
+def indicator(compare: Callable[..., Tensor], values: Tensor, limit: float) -> Tensor:
     """Return 1.0 where the comparison holds, else 0.0: much faster than bool and ``where``."""
     return compare(values, limit, out=torch.empty_like(values))

@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.shifts.corruptions.edges import canny, distance
-from falconcal.shifts.corruptions.smoothing import gaussian, mask, padded, separable
+from falconcal.shifts.corruptions.smoothing import gaussian, indicator, padded, separable
 from falconcal.shifts.corruptions.weather import grey
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 WATER = (175 / 255, 238 / 255, 238 / 255)  # pale turquoise
 MUD = (63 / 255, 42 / 255, 20 / 255)
@@ -18,7 +18,7 @@ LIGHT = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))  # from the upper left
 
 def spatter(
     images: Tensor,
-    noise: Noise,
+    noise: KeyedNoise,
     mean: float,
     deviation: float,
     smoothing: float,
@@ -30,16 +30,16 @@ def spatter(
     raw = noise.paired_normal((1, *images.shape[2:])).mul_(deviation).add_(mean)
     liquid = gaussian(raw, smoothing)  # (N, 1, H, W)
     if mud:
-        cover = gaussian(mask(torch.gt, liquid, threshold), strength)
-        cover *= mask(torch.ge, cover, 0.8)
+        cover = gaussian(indicator(torch.gt, liquid, threshold), strength)
+        cover *= indicator(torch.ge, cover, 0.8)
         return images * (1 - cover) + cover * _colour(MUD, images)
-    depth = (liquid * mask(torch.ge, liquid, threshold) * 255).clamp_(0, 255).floor_()
-    shine = depth * light(depth)
+    depth = (liquid * indicator(torch.ge, liquid, threshold) * 255).clamp_(0, 255).floor_()
+    shine = depth * highlights(depth)
     brightest = shine.amax((2, 3), keepdim=True).clamp(min=1)
     return images + shine / brightest * strength * _colour(WATER, images)
 
 
-def light(depth: Tensor) -> Tensor:
+def highlights(depth: Tensor) -> Tensor:
     """Return how the light falls on drops, from 0 to 255, by the distance from their edges."""
     far = distance(canny(depth, 50, 150), FAR)
     near = separable(padded(far, 1, "reflect"), THIRDS).add_(1e-4).floor_()

@@ -5,24 +5,24 @@ import math
 import torch
 from torch import Tensor
 
-from falconcal.shifts.corruptions.blur import magnified, moved
+from falconcal.shifts.corruptions.blur import magnified, motion_blurred
 from falconcal.shifts.corruptions.frost import TEXTURES, texture
 from falconcal.shifts.corruptions.plasma import plasma
-from falconcal.shifts.corruptions.smoothing import mask
-from falconcal.shifts.noise import Noise
+from falconcal.shifts.corruptions.smoothing import indicator
+from falconcal.shifts.keyed_noise import KeyedNoise
 
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue in grey
 
 
-def brightness(images: Tensor, noise: Noise, added: float) -> Tensor:  # noqa: ARG001
+def brightness(images: Tensor, noise: KeyedNoise, added: float) -> Tensor:  # noqa: ARG001
     """Return the images with a higher value V, hue and saturation kept: x V' / V; black is grey."""
     value = images.amax(1, keepdim=True)  # (N, 1, H, W)
     brighter = (value + added).clamp_(max=1)
-    black = mask(torch.eq, value, 0.0)
+    black = indicator(torch.eq, value, 0.0)
     return images * (brighter / (value + black)) + brighter * black
 
 
-def fog(images: Tensor, noise: Noise, thickness: float, decay: float) -> Tensor:
+def fog(images: Tensor, noise: KeyedNoise, thickness: float, decay: float) -> Tensor:
     """Return the images behind a plasma fractal, scaled back to their brightest value."""
     height, width = images.shape[2:]
     clouds = plasma(noise, 1 << (max(height, width) - 1).bit_length(), decay)
@@ -33,7 +33,7 @@ def fog(images: Tensor, noise: Noise, thickness: float, decay: float) -> Tensor:
 
 def snow(
     images: Tensor,
-    noise: Noise,
+    noise: KeyedNoise,
     mean: float,
     deviation: float,
     zoom: float,
@@ -46,9 +46,9 @@ def snow(
     height, width = images.shape[2:]
     flakes = noise.paired_normal((1, height, width), stream=0).mul_(deviation).add_(mean)
     flakes = magnified(flakes, zoom)
-    flakes = (flakes * mask(torch.ge, flakes, threshold)).clamp_(0, 1)
+    flakes = (flakes * indicator(torch.ge, flakes, threshold)).clamp_(0, 1)
     angles = noise.paired_uniform((1,), stream=1)[:, 0] * 90 - 135
-    fallen = moved(flakes, angles, int(radius), motion).mul_(255).round_().div_(255)
+    fallen = motion_blurred(flakes, angles, int(radius), motion).mul_(255).round_().div_(255)
     whitened = torch.maximum(images, grey(images) * 1.5 + 0.5)
     return images * kept + whitened * (1 - kept) + (fallen + fallen.flip(2, 3))
 
@@ -62,7 +62,7 @@ def grey(images: Tensor) -> Tensor:
 
 
 def frost(
-    images: Tensor, noise: Noise, image_share: float, frost_share: float, scale: float
+    images: Tensor, noise: KeyedNoise, image_share: float, frost_share: float, scale: float
 ) -> Tensor:
     """Return the images under a piece of one of six frosted panes each."""
     height, width = images.shape[2:]

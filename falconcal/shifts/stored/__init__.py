@@ -3,24 +3,24 @@
 They are ladders like any shift, but their levels come from files, read one batch at a time. In a
 study they go by ``LAYOUT:CORRUPTION``, as ``cifar10_c:fog``.
 
-Adding one: write ``shifts/stored/NAME.py`` with ``open_ladder(corruption, path)`` and add a line to
+Adding one: write ``shifts/stored/NAME.py`` with ``open_stored(corruption, path)`` and add a line to
 ``STORED``.
 """
 
 from collections.abc import Callable
 
-from falconcal.errors import unknown
-from falconcal.registry import check_name
+from falconcal.core.registry import check_name
+from falconcal.errors import unknown_name_error
 from falconcal.shifts.stored import cifar10_c, imagenet_c, mnist_c, objectnet
-from falconcal.shifts.stored.ladder import StoredShift
+from falconcal.shifts.stored.stored_shift import StoredShift
 
 Open = Callable[[str, str | None], StoredShift]
 
 STORED: dict[str, tuple[Open, str]] = {
-    "cifar10_c": (cifar10_c.open_ladder, cifar10_c.SUMMARY),
-    "mnist_c": (mnist_c.open_ladder, mnist_c.SUMMARY),
-    "imagenet_c": (imagenet_c.open_ladder, imagenet_c.SUMMARY),
-    "objectnet": (objectnet.open_ladder, objectnet.SUMMARY),
+    "cifar10_c": (cifar10_c.open_stored, cifar10_c.SUMMARY),
+    "mnist_c": (mnist_c.open_stored, mnist_c.SUMMARY),
+    "imagenet_c": (imagenet_c.open_stored, imagenet_c.SUMMARY),
+    "objectnet": (objectnet.open_stored, objectnet.SUMMARY),
 }
 
 __all__ = ["STORED", "StoredShift", "find_stored", "is_stored"]
@@ -36,6 +36,6 @@ def find_stored(name: str, path: str | None = None) -> StoredShift:
     check_name("stored shift", name)
     layout, _, corruption = name.partition(":")
     if layout not in STORED:
-        raise unknown("layout of stored data", layout, STORED)
+        raise unknown_name_error("layout of stored data", layout, STORED)
     open_ladder, _ = STORED[layout]
     return open_ladder(corruption, path)

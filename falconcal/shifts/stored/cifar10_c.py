@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from falconcal.data import Part
-from falconcal.data.places import find_folder
+from falconcal.data.locations import find_folder
 from falconcal.errors import UserError
-from falconcal.shifts.stored.ladder import (
+from falconcal.shifts.stored.stored_shift import (
     StoredLevel,
     StoredShift,
     check_choice,
@@ -22,7 +22,7 @@ FOLDERS = ("CIFAR-10-C", "cifar-10-c", "cifar10_c")
 SEVERITIES = 5
 
 
-def open_ladder(corruption: str, path: str | None = None) -> StoredShift:
+def open_stored(corruption: str, path: str | None = None) -> StoredShift:
     """Return a corruption of CIFAR-10-C as a ladder."""
     folder = find_folder("cifar10_c", FOLDERS, path)
     found = [file.stem for file in folder.glob("*.npy") if file.stem != "labels"]

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from falconcal.data import Part
-from falconcal.data.places import find_folder
+from falconcal.data.locations import find_folder
 from falconcal.errors import UserError
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
-from falconcal.shifts.stored.ladder import (
+from falconcal.shifts.stored.stored_shift import (
     StoredLevel,
     StoredShift,
     check_choice,
@@ -24,7 +24,7 @@ FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet_c")
 SEVERITIES = 5
 
 
-def open_ladder(corruption: str, path: str | None = None) -> StoredShift:
+def open_stored(corruption: str, path: str | None = None) -> StoredShift:
     """Return a corruption of ImageNet-C as a ladder."""
     folder = find_folder("imagenet_c", FOLDERS, path)
     first = [*folder.glob("*/1"), *folder.glob("*/*/1")]

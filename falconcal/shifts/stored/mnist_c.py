@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from falconcal.data import Part
-from falconcal.data.places import find_folder
-from falconcal.shifts.stored.ladder import (
+from falconcal.data.locations import find_folder
+from falconcal.shifts.stored.stored_shift import (
     StoredLevel,
     StoredShift,
     check_choice,
@@ -21,7 +21,7 @@ FOLDERS = ("mnist_c", "MNIST-C", "mnist-c")
 IMAGES, LABELS = "test_images.npy", "test_labels.npy"
 
 
-def open_ladder(corruption: str, path: str | None = None) -> StoredShift:
+def open_stored(corruption: str, path: str | None = None) -> StoredShift:
     """Return a corruption of MNIST-C as a ladder of one level."""
     folder = find_folder("mnist_c", FOLDERS, path)
     found = [file.parent.name for file in folder.glob(f"*/{IMAGES}")]

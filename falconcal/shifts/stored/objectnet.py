@@ -1,7 +1,8 @@
 """ObjectNet as a shift of one level, and its classes that ImageNet does not have as outliers.
 
-What lies where and which label it has is said in ``falconcal.data.objectnet``; images are framed as
-the data's own are. ``objectnet:single`` leaves out classes that are several of ImageNet's.
+What lies where and which label it has is said in ``falconcal.data.sets.objectnet``; images are
+framed as the data's own are. ``objectnet:single`` leaves out classes that are several of
+ImageNet's.
 """
 
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from pathlib import Path
 from torch import Tensor
 
 from falconcal.data import Part
-from falconcal.data.objectnet import BORDER, Which, find_objectnet, labelled_files
+from falconcal.data.sets.objectnet import BORDER, Which, find_objectnet, labelled_files
 from falconcal.errors import UserError
-from falconcal.shifts.stored.ladder import StoredLevel, StoredShift, level_of_files
+from falconcal.shifts.stored.stored_shift import StoredLevel, StoredShift, level_of_files
 
 SUMMARY = "ObjectNet on disk, its classes that ImageNet has; the others are outliers"
 
 
-def open_ladder(which: str = "", path: str | None = None) -> StoredShift:
+def open_stored(which: str = "", path: str | None = None) -> StoredShift:
     """Return the classes that ImageNet has, or those that are one of its, as one level."""
     if which not in ("", "single"):
         raise UserError(f"objectnet has no part {which!r}: write objectnet, or objectnet:single.")

@@ -1,0 +1,202 @@
+"""How a study or a prediction goes on: a table or bars on a terminal, plain lines elsewhere."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from falconcal.cli.terminal import print_text
+from falconcal.io.output_folder import RunKey
+from falconcal.studies.events import Event, EventHandler
+from falconcal.training import EpochRecord
+
+
+@contextmanager
+def make_progress(console: Console) -> Iterator[EventHandler]:
+    """Give somebody who hears of events and shows them as suits the console."""
+    if not console.is_terminal:
+        yield PlainLines(console)
+        return
+    runs = LiveTable(console)
+    with Live(get_renderable=runs.draw, console=console, refresh_per_second=4) as live:
+        yield runs
+        live.refresh()
+
+
+@contextmanager
+def progress_bar(
+    console: Console, title: str, total: int | None
+) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how many more are done; without a terminal nothing is shown."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    )
+    with bar:
+        task = bar.add_task(title.replace("[", r"\["), total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+class PlainLines:
+    """A line when a run begins, ten on its way, one when it ends."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.runs: list[RunKey] = []
+        self.measured: set[RunKey] = set()
+
+    def __call__(self, event: Event) -> None:
+        if event.kind in ("planned", "complete"):
+            self.runs.append(event.run)
+        words = self._words(event)
+        if words:
+            title = f"[{self.runs.index(event.run) + 1}/{len(self.runs)}] {event.run}"
+            print_text(f"{title}: {words}", self.console)
+
+    def _words(self, event: Event) -> str:
+        if event.kind == "begun":
+            self.measured.discard(event.run)
+        if event.kind == "epoch":
+            return _now_and_then(event.record)
+        if event.kind == "measuring":
+            first = event.run not in self.measured
+            self.measured.add(event.run)
+            return "measuring under shift" if first else ""
+        return describe_event(event)
+
+
+def _now_and_then(record: EpochRecord | None) -> str:
+    assert record is not None
+    told = record.epoch % max(1, record.epochs // 10) == 0 or record.ended
+    return describe(record) if told else ""
+
+
+def describe_event(event: Event) -> str:
+    """Return in a few words what happened to a run."""
+    return {
+        "complete": "complete already",
+        "begun": f"training for {event.epochs} epoch{'s' * (event.epochs != 1)}",
+        "note": event.text,
+        "measuring": f"measuring {event.text}",
+        "done": f"done in {event.seconds:.0f} s",
+        "failed": f"failed: {event.text}",
+        "lost": f"{event.text}; the run is begun again",
+    }.get(event.kind, "")
+
+
+RUN_STATES = {
+    "planned": "waiting",
+    "begun": "training",
+    "epoch": "training",
+    "measuring": "measuring",
+    "lost": "waiting",
+}  # other kinds of events are states themselves
+ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # in which they matter
+INTERVALS = 8  # epochs whose mean time says what the others will take
+
+
+class RunLine:
+    """What the table shows of one run."""
+
+    def __init__(self) -> None:
+        self.state, self.seconds, self.loss = "waiting", 0.0, ""
+        self.epochs = self.done = 0
+        self.times: deque[float] = deque(maxlen=INTERVALS + 1)
+
+    def on_event(self, event: Event, now: float) -> None:
+        if event.kind == "note":
+            return
+        self.state = RUN_STATES.get(event.kind, event.kind)
+        if event.kind == "begun":
+            self.epochs, self.done, self.loss = event.epochs, 0, ""
+            self.times = deque([now], maxlen=INTERVALS + 1)
+        if event.record is not None:
+            self.done += 1
+            self.loss = f"{loss_of(event.record):.4g}"
+            self.times.append(now)
+        self.seconds = event.seconds
+
+    def left(self) -> float | None:
+        """Return the seconds that training will take by the pace of the last epochs."""
+        if self.state != "training" or len(self.times) < 2:
+            return None
+        pace = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+        return pace * max(0, self.epochs - self.done)
+
+    def cells(self, now: float) -> tuple[str, str, str, str]:
+        epoch = f"{self.done}/{self.epochs}" if self.done else ""
+        left = self.left()
+        if left is not None:
+            left = max(0.0, left - (now - self.times[-1]))
+        time_left = "" if left is None else duration(left)
+        return self.state, epoch, self.loss, time_left or self._took()
+
+    def _took(self) -> str:
+        return f"took {duration(self.seconds)}" if self.state == "done" else ""
+
+
+class LiveTable:
+    """A line for each run: state, epoch, loss, time left; what does not fit is counted."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock = console, clock
+        self.lines: dict[RunKey, RunLine] = {}
+
+    def __call__(self, event: Event) -> None:
+        self.lines.setdefault(event.run, RunLine()).on_event(event, self.clock())
+        if event.kind in ("note", "failed", "lost"):
+            print_text(
+                f"{event.run}: {describe_event(event)}", self.console
+            )  # above the table, to stay
+
+    def draw(self) -> Table:
+        shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), caption=self._counts())
+        shown.add_column("Run", overflow="fold")
+        for heading in ("State", "Epoch", "Loss", "Time left"):
+            shown.add_column(heading, justify="left" if heading == "State" else "right")
+        for run in self._chosen():
+            shown.add_row(Text(str(run)), *self.lines[run].cells(self.clock()))
+        return shown
+
+    def _chosen(self) -> list[RunKey]:
+        """Return as many runs as there is room for, those on their way before the others."""
+        room = max(1, self.console.size.height - 7)
+        ranked = sorted(self.lines, key=lambda run: ORDER.index(self.lines[run].state))
+        chosen = set(ranked[:room])
+        return [run for run in self.lines if run in chosen]
+
+    def _counts(self) -> str:
+        counts = Counter(line.state for line in self.lines.values())
+        return ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+
+
+def loss_of(record: EpochRecord) -> float:
+    """Return the loss that the first objective of a method has reached: the sum of its terms."""
+    first = next(iter(record.terms)).split("/")[0]
+    return sum(value for name, value in record.terms.items() if name.split("/")[0] == first)
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def describe(record: EpochRecord) -> str:
+    """Return an epoch in a few words."""
+    terms = ", ".join(f"{name.split('/')[1]} {value:.3g}" for name, value in record.terms.items())
+    early = ", no better epoch came: training ends" if record.ended == "patience" else ""
+    return f"epoch {record.epoch} of {record.epochs}, {terms}{early}"

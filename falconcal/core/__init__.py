@@ -1,0 +1,1 @@
+"""What everything else stands on: settings, names, batches, module state, processes."""

@@ -1,0 +1,169 @@
+"""Where a perturbation enters a model: at its inputs, or where tokens become vectors.
+
+Whole numbers cannot be moved a little, so FGSM and MixUp work on a token model's embedding: that of
+its methods ``embed`` and ``classify``, or of the ``nn.Embedding`` that takes the tokens.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from falconcal.core.module_state import inference_mode_of, to_model_device
+from falconcal.errors import UserError
+
+logger = logging.getLogger("falconcal.perturbation_point")
+
+
+class PerturbationPoint:
+    """The inputs themselves."""
+
+    moves_inputs = True
+
+    def point(self, inputs: Tensor) -> Tensor:
+        """Return what is perturbed, continuous numbers."""
+        return inputs
+
+    def run(self, model: nn.Module, inputs: Tensor, point: Tensor) -> Tensor:
+        """Return the model's logits with ``point`` in the place of what ``inputs`` would give."""
+        del inputs
+        logits: Tensor = model(point)
+        return logits
+
+    def epsilon_unit(self, point: Tensor) -> float:
+        """Return the unit of epsilon where there are no bounds."""
+        del point
+        return 1.0
+
+
+class EmbeddingPoint(PerturbationPoint):
+    """A token model's embedding, replaced while the model runs, whoever wraps the model."""
+
+    moves_inputs = False
+
+    def __init__(
+        self,
+        embed: Callable[[Tensor], Tensor],
+        replaced: Callable[[Callable[..., Tensor]], object],
+        matrix: nn.Embedding | None,
+    ) -> None:
+        self.embed, self.replaced, self.matrix = embed, replaced, matrix
+
+    def point(self, inputs: Tensor) -> Tensor:
+        return self.embed(inputs)
+
+    def run(self, model: nn.Module, inputs: Tensor, point: Tensor) -> Tensor:
+        asked = []
+
+        def give(*_: object) -> Tensor:
+            asked.append(True)
+            return point
+
+        with self.replaced(give):  # type: ignore[attr-defined]
+            logits: Tensor = model(inputs)
+        if not asked:
+            raise UserError(
+                "expected the model's forward to go through its embedding, it did not: let it be "
+                "self.classify(self.embed(tokens)), so that the embedding can be perturbed."
+            )
+        return logits
+
+    def epsilon_unit(self, point: Tensor) -> float:
+        """Return the standard deviation of the embedding matrix: the paper's unit for text."""
+        values = point if self.matrix is None else self.matrix.weight
+        return float(values.detach().float().std())
+
+
+def find_perturbation_point(model: nn.Module, inputs: Tensor) -> PerturbationPoint:
+    """Return where a perturbation of such inputs enters the model; any choice is announced."""
+    if inputs.is_floating_point():
+        return PerturbationPoint()
+    if callable(getattr(model, "embed", None)) and callable(getattr(model, "classify", None)):
+        matrices = [layer for layer in model.modules() if isinstance(layer, nn.Embedding)]
+        matrix = matrices[0] if len(matrices) == 1 else None
+        return EmbeddingPoint(model.embed, _method_replaced(model), matrix)  # type: ignore[arg-type]
+    name, layer = _layer_of_tokens(model, inputs)
+    logger.warning("tokens are perturbed at the output of %s, the model's embedding", name)
+    return EmbeddingPoint(layer, _layer_replaced(layer), layer)
+
+
+def input_gradient(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    perturbation_point: PerturbationPoint | None = None,
+) -> Tensor:
+    """Return the gradient of the cross-entropy there; the model is left as it was."""
+    # recurrent layers on CUDA have no gradient in inference mode but without cuDNN
+    with inference_mode_of(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        start = to_model_device(model, inputs.detach())
+        perturbation_point = perturbation_point or find_perturbation_point(model, start)
+        point = perturbation_point.point(start).detach().requires_grad_()
+        logits = perturbation_point.run(model, start, point)
+        target = labels.long().to(point.device)
+        loss = nn.functional.cross_entropy(logits, target, reduction="sum")
+        if not loss.requires_grad:  # a model of steps, such as histogram binning: level everywhere
+            return torch.zeros_like(point).to(inputs.device)
+        (gradient,) = torch.autograd.grad(loss, point)
+    return gradient.to(inputs.device, point.dtype)
+
+
+def _layer_of_tokens(model: nn.Module, inputs: Tensor) -> tuple[str, nn.Embedding]:
+    """Run one example and return the embedding that is given the tokens as they are."""
+    tokens, found = to_model_device(model, inputs[:1]), []
+
+    def look(name: str, layer: nn.Embedding) -> RemovableHandle:
+        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            if _same(given[0], tokens):
+                found.append((name, layer))
+
+        return layer.register_forward_pre_hook(note)
+
+    layers = {
+        name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Embedding)
+    }
+    handles = [look(name, layer) for name, layer in layers.items()]
+    try:
+        with inference_mode_of(model), torch.no_grad():
+            _ = model(tokens) if layers else None
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not found:
+        raise UserError(
+            f"expected floating-point inputs to perturb, got {inputs.dtype}, and no nn.Embedding "
+            "that takes them: convert images with inputs.float(), or give a token model the "
+            "methods embed(tokens) and classify(embedded)."
+        )
+    return found[0]
+
+
+def _same(given: Tensor, tokens: Tensor) -> bool:
+    return given.shape == tokens.shape and bool((given == tokens).all())
+
+
+def _layer_replaced(layer: nn.Module) -> Callable[[Callable[..., Tensor]], object]:
+    @contextmanager
+    def replaced(give: Callable[..., Tensor]) -> Iterator[None]:
+        handle = layer.register_forward_hook(lambda *_: give())
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    return replaced
+
+
+def _method_replaced(model: nn.Module) -> Callable[[Callable[..., Tensor]], object]:
+    @contextmanager
+    def replaced(give: Callable[..., Tensor]) -> Iterator[None]:
+        model.__dict__["embed"] = give  # hides the method of the class
+        try:
+            yield
+        finally:
+            del model.__dict__["embed"]
+
+    return replaced

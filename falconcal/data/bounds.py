@@ -1,0 +1,45 @@
+"""The range that input values can take."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+from torch import Tensor
+
+from falconcal.errors import UserError
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The range that input values can take: a fact of the data, not of a method."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        both = (self.low, self.high)
+        if not all(isinstance(end, Real) for end in both):
+            raise UserError(f"expected bounds that are numbers, got {both}.")
+        if not -math.inf < self.low < self.high < math.inf:
+            raise UserError(
+                f"expected finite bounds, low below high, got {self.low} and {self.high}."
+            )
+
+    @property
+    def range(self) -> float:
+        return self.high - self.low
+
+    def clip(self, inputs: Tensor) -> Tensor:
+        return inputs.clamp(self.low, self.high)
+
+    def check(
+        self, inputs: Tensor, advice: str = "state the bounds that the data has, or scale the data"
+    ) -> None:
+        """Refuse inputs that lie outside by more than rounding."""
+        low, high = (float(end) for end in inputs.aminmax())
+        slack = 1e-4 * self.range
+        if low < self.low - slack or high > self.high + slack:
+            raise UserError(
+                f"expected inputs from {self.low:g} to {self.high:g}, got {low:g} to {high:g}: "
+                f"{advice}."
+            )

@@ -1,0 +1,80 @@
+"""Where data lies: a path given, the folder in ``FALCONCAL_DATA``, the user's cache, in this order.
+
+``FALCONCAL_CACHE`` moves the cache, which holds downloads and data that was decoded once.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pooch
+
+from falconcal.errors import UserError
+
+DATA, CACHE = "FALCONCAL_DATA", "FALCONCAL_CACHE"
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads and decoded data; it need not exist yet."""
+    return Path(os.environ.get(CACHE) or pooch.os_cache("falconcal"))
+
+
+def data_folder() -> Path | None:
+    """Return the folder that the user keeps data in, if one is named."""
+    named = os.environ.get(DATA)
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise UserError(f"{DATA} is {named!r}, which is no folder: correct it, or unset it.")
+    return Path(named)
+
+
+def search_folders(names: Sequence[str], path: str | None = None) -> list[Path]:
+    """Return the folders to look in for a dataset that goes by these names of folders, in order."""
+    if path is not None:
+        return [_given(path)]
+    data = data_folder()
+    roots = [cache_folder()] if data is None else [data, cache_folder()]
+    return [root / name for root in roots for name in names if (root / name).is_dir()]
+
+
+def find_file(places: Iterable[Path], names: Sequence[str]) -> Path | None:
+    """Return the first file that goes by one of the names; a place may be the file itself."""
+    for place in places:
+        if place.is_file() and place.name in names:
+            return place
+        for name in names:
+            if (place / name).is_file():
+                return place / name
+    return None
+
+
+def find_folder(name: str, names: Sequence[str], path: str | None) -> Path:
+    """Return the folder of a layout: the path given or one below it, else where data is kept."""
+    if path is not None:
+        given = search_folders(names, path)[0]
+        below = [given / one for one in names if (given / one).is_dir()]
+        return below[0] if below else given
+    found = search_folders(names)
+    if not found:
+        raise UserError(
+            f"{name}: expected its folder, {' or '.join(names)}, in the folder that {DATA} names, "
+            "found none: put it there, or say where it lies."
+        )
+    return found[0]
+
+
+def missing_file_error(dataset: str, names: Sequence[str], places: Sequence[Path]) -> UserError:
+    """Return the error for a file that is in none of the places."""
+    looked = ", ".join(str(place) for place in places) or "no folder: there is none"
+    return UserError(
+        f"{dataset}: expected the file {' or '.join(names)}, looked in {looked}. Give its folder "
+        f"as path, put it into the folder that {DATA} names, or run: falconcal data fetch {dataset}"
+    )
+
+
+def _given(path: str) -> Path:
+    place = Path(path).expanduser()
+    if not place.exists():
+        raise UserError(f"expected data at {place}, there is nothing: correct the path.")
+    return place

@@ -1,0 +1,1 @@
+"""The datasets, one file per dataset; the table of them is ``falconcal.data.DATASETS``."""

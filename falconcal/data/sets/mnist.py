@@ -1,0 +1,51 @@
+"""MNIST, 70,000 handwritten digits, 28x28 grey: the paper's 55,000 / 5,000 / 10,000.
+
+Y. LeCun, C. Cortes and C. Burges, 1998; the four official IDX files, gzip'd or plain. The first
+55,000 of the training images train, the last 5,000 validate.
+"""
+
+from collections.abc import Sequence
+
+from falconcal.core.settings import settings
+from falconcal.data.data_files import MNIST, DataFile
+from falconcal.data.dataset import Dataset
+from falconcal.data.images import PIXELS, Images, as_images
+from falconcal.errors import UserError
+from falconcal.io.idx import read_idx
+
+CLASSES = tuple(str(digit) for digit in range(10))
+VALIDATION = 5000
+
+
+@settings
+class Mnist:
+    """Where MNIST lies, unless it is to be looked for."""
+
+    path: str | None = None
+
+    def load(self) -> Dataset:
+        return load_digits("mnist", CLASSES, MNIST, self.path)
+
+    def load_test(self) -> Images:
+        return read_pair(CLASSES, MNIST[2:], self.path)
+
+
+def load_digits(
+    name: str, classes: tuple[str, ...], sources: Sequence[DataFile], path: str | None
+) -> Dataset:
+    """Return a dataset of MNIST's form: images and labels of training, then those of test."""
+    whole = read_pair(classes, sources[:2], path)
+    if len(whole) <= VALIDATION:
+        raise UserError(
+            f"{name}: expected more than {VALIDATION} training images, the last of which validate, "
+            f"got {len(whole)}: is the file the official one?"
+        )
+    train, validation = whole.part(slice(-VALIDATION)), whole.part(slice(-VALIDATION, None))
+    test = read_pair(classes, sources[2:], path)
+    return Dataset(name, "image", classes, PIXELS, train, validation, test)
+
+
+def read_pair(classes: tuple[str, ...], sources: Sequence[DataFile], path: str | None) -> Images:
+    """Return the images and labels of one pair of files."""
+    images, labels = (source.find_or_fetch(path) for source in sources)
+    return as_images(read_idx(images, 3), read_idx(labels, 1), classes, images)

@@ -1,0 +1,13 @@
+"""Measuring a model: under graded shift, or everything about one set of predictions."""
+
+from falconcal.evaluation.assessment import Assessment, MetricValue, assess
+from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
+
+__all__ = [
+    "Assessment",
+    "MetricValue",
+    "assess",
+    "evaluate",
+    "score_under_shift",
+    "scores_to_rows",
+]

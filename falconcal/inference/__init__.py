@@ -1,0 +1,6 @@
+"""Using a trained model: saving and loading it, anybody's inputs, anybody's predictions."""
+
+from falconcal.inference.model_file import ModelMetadata, SavedModel, load, save
+from falconcal.inference.prediction_files import PredictionFile, read_predictions
+
+__all__ = ["ModelMetadata", "PredictionFile", "SavedModel", "load", "read_predictions", "save"]

@@ -1,0 +1,201 @@
+"""Answers of a saved model to anybody's inputs, a batch at a time, with those not to rely on.
+
+Adding a format: write a file with ``open_FORMAT(path, metadata) -> InputSource`` and a line in
+``INPUT_FORMATS``.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars
+import torch
+from torch import nn
+
+from falconcal.errors import UsageError, UserError
+from falconcal.inference.inputs.array_inputs import open_npy, open_npz
+from falconcal.inference.inputs.image_inputs import open_images
+from falconcal.inference.inputs.input_source import InputBatch, InputSource
+from falconcal.inference.inputs.table_inputs import open_csv
+from falconcal.inference.model_file import ModelMetadata, SavedModel
+from falconcal.io.atomic import atomic_path, check_writable
+from falconcal.models.predict import predict_batches
+
+__all__ = [
+    "INPUT_FORMATS",
+    "PredictionCounts",
+    "check_output",
+    "choose_threshold",
+    "open_inputs",
+    "write_predictions",
+]
+
+INPUT_FORMATS: dict[str, Callable[[Path, ModelMetadata], InputSource]] = {
+    ".csv": open_csv,
+    ".npy": open_npy,
+    ".npz": open_npz,
+}
+OUTPUTS = (".csv", ".parquet")
+NAMES = {"file": polars.String, "row": polars.Int64}
+TYPES = {"label": polars.String, "confidence": polars.Float64, "entropy": polars.Float64}
+
+Answer = tuple[str, float, float]  # label, confidence, entropy
+
+
+@dataclass
+class PredictionCounts:
+    """What became of the examples."""
+
+    examples: int = 0
+    rejected: int = 0
+    damaged: dict[str, str] = field(default_factory=dict)  # name to reason
+
+
+def open_inputs(path: Path, metadata: ModelMetadata) -> InputSource:
+    """Return what is to be predicted: a folder of images, or a file told by its ending."""
+    if path.is_dir():
+        return open_images(path, metadata)
+    if not path.exists():
+        raise UsageError(f"no such file or folder: {path}. Check the path.")
+    if path.suffix.lower() not in INPUT_FORMATS:
+        raise UsageError(
+            f"expected a folder of images or a file that ends in {', '.join(INPUT_FORMATS)}, got "
+            f"{path.name!r}: convert it."
+        )
+    return INPUT_FORMATS[path.suffix.lower()](path, metadata)
+
+
+def choose_threshold(
+    metadata: ModelMetadata, reject_below: float | None, risk: float | None
+) -> float | None:
+    """Return the confidence below which answers are rejected, stated or from a risk."""
+    if reject_below is not None and risk is not None:
+        raise UsageError("expected --reject-below or --risk, got both: choose one.")
+    if reject_below is not None and not 0 <= reject_below <= 1:
+        raise UsageError(f"expected --reject-below from 0 to 1, got {reject_below:g}.")
+    if risk is None:
+        return reject_below
+    if metadata.risks is None:
+        raise UserError(
+            "the model was saved without validation data, so no threshold for a risk is known: "
+            "save it with validation=falconcal.predict(model, validation), or use --reject-below."
+        )
+    return metadata.risks.threshold(risk)
+
+
+def chose_its_epoch(metadata: ModelMetadata) -> bool:
+    """Tell whether validation data had a part in the model, so that its risks are too hopeful."""
+    method = metadata.method
+    while isinstance(method, dict):
+        if method.get("keep") == "best" or method.get("patience") is not None:
+            return True
+        method = method.get("base")
+    return False
+
+
+def check_output(out: Path, source: Path) -> None:
+    """Refuse an output file before the work is done."""
+    if out.suffix.lower() not in OUTPUTS:
+        raise UsageError(f"expected --out to end in {' or '.join(OUTPUTS)}, got {out.name!r}.")
+    if out.is_dir():
+        raise UsageError(f"expected --out to be a file, got the folder {out}.")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"expected --out to be another file than the input, got {out}.")
+    check_writable(out)
+
+
+def write_predictions(
+    out: Path,
+    saved: SavedModel,
+    source: InputSource,
+    threshold: float | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> PredictionCounts:
+    """Write an answer for every example, as they come, into a file that appears when all are in."""
+    outcome = PredictionCounts()
+    tables = _watched(_tables(saved, source, threshold), outcome, advance)
+    with atomic_path(out) as temporary:
+        if out.suffix.lower() == ".csv":
+            _write_csv(temporary, tables)
+        else:
+            _write_parquet(temporary, tables, source.named)
+    return outcome
+
+
+def _tables(
+    saved: SavedModel, source: InputSource, threshold: float | None
+) -> Iterator[tuple[InputBatch, polars.DataFrame]]:
+    """Yield a row an example, a batch at a time."""
+    model = saved.model.to("cuda") if torch.cuda.is_available() else saved.model
+    for batch in source.batches:
+        table = _table(source.named, batch, _answers(model, saved.metadata, batch))
+        if threshold is not None:
+            # what could not be read has no confidence, so there is no answer to rely on
+            rejected = (polars.col("confidence") < threshold).fill_null(True)
+            table = table.with_columns(rejected=rejected)
+        yield batch, table
+
+
+def _answers(model: nn.Module, metadata: ModelMetadata, batch: InputBatch) -> list[Answer]:
+    """Return label, confidence and entropy of each example that could be read."""
+    if len(batch.inputs) == 0:
+        return []
+    unknown = torch.full((len(batch.inputs),), -1)
+    (predictions,) = predict_batches(model, [(batch.inputs, unknown)])
+    if predictions.classes != len(metadata.classes):
+        raise UserError(
+            f"expected {len(metadata.classes)} outputs, one a class that the model was saved with, "
+            f"got {predictions.classes}: save it with the names of all its classes."
+        )
+    scores = predictions.scores()
+    labels = [metadata.classes[number] for number in scores.prediction.tolist()]
+    return list(zip(labels, scores.confidence.tolist(), scores.entropy.tolist(), strict=True))
+
+
+def _table(named: str, batch: InputBatch, answers: list[Answer]) -> polars.DataFrame:
+    """Return the answers beside the names; what could not be read has a row with nothing in it."""
+    given = iter(answers)
+    rows = [(None, None, None) if name in batch.damaged else next(given) for name in batch.names]
+    names = [_writable(name) for name in batch.names]
+    table = polars.DataFrame(rows, schema=TYPES, orient="row")
+    return table.insert_column(0, polars.Series(named, names, dtype=NAMES[named]))
+
+
+def _writable(name: str | int) -> str | int:
+    """Return a file's name as text that UTF-8 can hold; a file system may hold others."""
+    return name if isinstance(name, int) else os.fsencode(name).decode("utf-8", "replace")
+
+
+def _watched(
+    tables: Iterator[tuple[InputBatch, polars.DataFrame]],
+    outcome: PredictionCounts,
+    advance: Callable[[int], None],
+) -> Iterator[polars.DataFrame]:
+    """Count what passes by."""
+    for batch, table in tables:
+        outcome.examples += len(table)
+        outcome.rejected += int(table["rejected"].sum()) if "rejected" in table.columns else 0
+        outcome.damaged.update(batch.damaged)
+        advance(len(table))
+        yield table
+    if outcome.examples == 0:
+        raise UserError("expected at least one example, got none.")
+
+
+def _write_csv(path: Path, tables: Iterator[polars.DataFrame]) -> None:
+    with path.open("wb") as file:
+        for number, table in enumerate(tables):
+            table.write_csv(file, include_header=number == 0)
+
+
+def _write_parquet(path: Path, tables: Iterator[polars.DataFrame], named: str) -> None:
+    """Go through CSV, so that no more than a part of the rows is ever in memory."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+        rows = Path(folder) / "rows.csv"
+        _write_csv(rows, tables)
+        types = {named: NAMES[named], **TYPES, "rejected": polars.Boolean}
+        columns = polars.scan_csv(rows, infer_schema=False, glob=False).collect_schema().names()
+        schema = {name: types[name] for name in columns}
+        polars.scan_csv(rows, schema=schema, glob=False).sink_parquet(path, compression="zstd")

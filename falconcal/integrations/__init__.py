@@ -1,0 +1,5 @@
+"""Doors for other people's tools: own loops, scikit-learn, Lightning, TensorBoard."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

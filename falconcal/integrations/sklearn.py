@@ -1,0 +1,260 @@
+"""The scikit-learn face: FALCON for arrays, with ``fit``, ``predict`` and ``predict_proba``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from falconcal.data import PREDICTION_BATCH_SIZE, Bounds, Examples
+from falconcal.errors import UserError
+from falconcal.methods import Falcon
+from falconcal.models import MLP, LeNet
+from falconcal.models.predict import predict
+from falconcal.training import History
+
+Shape = tuple[int, ...]
+Module = Callable[[Shape, int], nn.Module]  # shape of an example, number of classes
+
+
+class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A network trained with FALCON on arrays.
+
+    A table (N, features) is standardised by column and goes to a multilayer perceptron with the
+    widths ``hidden``. Images (N, height, width) or (N, channels, height, width), square, are
+    brought to 0 ... 1 as a whole and go to LeNet. ``module`` puts a network of one's own in their
+    place: called with the shape of an example and the number of classes, it returns a module that
+    gives logits. Bounds of perturbed inputs are the lowest and the highest value of what ``fit``
+    was given, scaled.
+
+    With ``early_stopping`` a share of the examples is held out and the epoch kept is the one of
+    the best validation criterion; with ``patience`` training ends when none was better for so many
+    epochs. It ends too early where few examples are held out, and before FALCON's weights have
+    risen, so no number is the default. Without early stopping all examples are trained on and the
+    last epoch is kept.
+    ``settings`` are further settings of ``Falcon``, by name, and win over all others.
+    """
+
+    def __init__(
+        self,
+        module: Module | None = None,
+        *,
+        hidden: Sequence[int] = (64, 64),
+        epochs: int = 30,
+        batch_size: int = 32,
+        learning_rate: float = 3e-3,
+        entropy_weight: float = 2.0,  # chosen by benchmarks/estimator_defaults.py
+        calibration_weight: float = 0.02,
+        l2_weight: float = 0.0,
+        early_stopping: bool = True,
+        patience: int | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int | numpy.random.RandomState | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.module = module
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.entropy_weight = entropy_weight
+        self.calibration_weight = calibration_weight
+        self.l2_weight = l2_weight
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.settings = settings
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
+        """Train on examples (N, ...) and their labels (N,), of any type."""
+        shape = _shape_of_example(X)
+        rows, labels = validate_data(self, _as_rows(X), y)
+        codes = self._encode(labels)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        train, validation = self._split(codes, seed)
+        self.example_shape_ = _with_channel(shape) if self.module is None else shape
+        self.scaling_ = Scaling.of(rows[train], by_column=len(self.example_shape_) == 1)
+        inputs = self._inputs(rows)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self._make_module()
+        self._train(module, inputs, torch.from_numpy(codes), (train, validation), seed)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Return the probability of every class, (N, C), in the order of ``classes_``."""
+        check_is_fitted(self)
+        shape = _shape_of_example(X)
+        rows = validate_data(self, _as_rows(X), reset=False)
+        if (_with_channel(shape) if self.module is None else shape) != self.example_shape_:
+            raise UserError(
+                f"expected examples of shape {self.example_shape_}, as in fit, got {shape}."
+            )
+        unknown = torch.full((len(rows),), -1)
+        found = predict(self.module_, Examples(self._inputs(rows), unknown), single_process=True)
+        return found.log_probs.exp().numpy()
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Return the most probable class of every example, (N,)."""
+        probabilities = self.predict_proba(X)
+        chosen: NDArray[Any] = self.classes_[probabilities.argmax(1)]
+        return chosen
+
+    def _encode(self, labels: NDArray[Any]) -> NDArray[numpy.int64]:
+        """Remember the classes and return each label's place among them, (N,)."""
+        check_classification_targets(labels)
+        self.classes_, codes = numpy.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise UserError("expected labels of at least 2 classes, got 1 class.")
+        return codes.astype(numpy.int64)
+
+    def _split(self, codes: NDArray[numpy.int64], seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return which examples to train on, and by which to choose the epoch."""
+        everything = numpy.arange(len(codes))
+        if not self.early_stopping:
+            return everything, everything  # the loop only looks whether training collapsed
+        return split(codes, self.validation_fraction, seed)
+
+    def _inputs(self, rows: NDArray[Any]) -> Tensor:
+        """Return rows as the network takes them, scaled: (N, *example_shape)."""
+        scaled = self.scaling_.apply(rows).astype(numpy.float32)
+        return torch.from_numpy(scaled).reshape(-1, *self.example_shape_)
+
+    def _make_module(self) -> nn.Module:
+        shape, classes = self.example_shape_, len(self.classes_)
+        if self.module is not None:
+            return self.module(shape, classes)
+        if len(shape) == 1:
+            return MLP(classes, shape[0], self.hidden)
+        _check_square(shape)
+        return LeNet(classes, *shape[:2])
+
+    def _train(
+        self,
+        module: nn.Module,
+        inputs: Tensor,
+        codes: Tensor,
+        parts: tuple[NDArray[Any], NDArray[Any]],
+        seed: int,
+    ) -> None:
+        bounds, classes = _bounds_of(inputs), tuple(map(str, self.classes_))
+        train, validation = (Examples(inputs[part], codes[part], bounds, classes) for part in parts)
+        size = _plain(self.batch_size)
+        self.history_ = History()
+        with self.history_.recording():
+            self._falcon(seed).fit(
+                module,
+                train.batches(size, shuffle=True, seed=seed),
+                validation.batches(PREDICTION_BATCH_SIZE),
+            )
+        module.cpu()  # so that it can be unpickled anywhere
+        # what is said of an example in single precision depends on its company in the batch
+        self.module_ = module.double() if isinstance(module, MLP) else module
+
+    def _falcon(self, seed: int) -> Falcon:
+        names = ("epochs", "learning_rate", "entropy_weight", "calibration_weight", "l2_weight")
+        own = {name: getattr(self, name) for name in names}
+        own |= {"seed": seed, "keep": "best" if self.early_stopping else "last"}
+        own["patience"] = self.patience if self.early_stopping else None
+        every = {**own, **(self.settings or {})}
+        return Falcon(**{name: _plain(value) for name, value in every.items()})
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Subtract the middle, divide by the spread."""
+
+    middle: NDArray[Any]  # (features,) or ()
+    spread: NDArray[Any]
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], *, by_column: bool) -> Self:
+        """Standardise every column of a table; bring anything else to 0 ... 1 as a whole."""
+        rows = rows.astype(numpy.float64)
+        axis = 0 if by_column else None
+        spread = reach = rows.max(axis) - rows.min(axis)
+        if by_column:
+            # of a constant column this is not 0 but what the mean was rounded by
+            middle, spread = rows.mean(0), rows.std(0)
+        else:
+            middle = rows.min()
+        return cls(middle, numpy.where(reach > 0, spread, 1.0))  # constant ones stay constant
+
+    def apply(self, rows: NDArray[Any]) -> NDArray[numpy.float64]:
+        scaled: NDArray[numpy.float64] = (rows.astype(numpy.float64) - self.middle) / self.spread
+        return scaled
+
+
+def split(
+    codes: NDArray[numpy.int64], fraction: float, seed: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the examples to train on and those held out, by class where the classes allow.
+
+    The only example of a class is always trained on.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(f"expected validation_fraction between 0 and 1, got {fraction}.")
+    counts = numpy.bincount(codes)
+    several, alone = (numpy.flatnonzero(which) for which in (counts[codes] > 1, counts[codes] == 1))
+    classes, held = int((counts > 1).sum()), max(1, round(fraction * len(codes)))
+    if held >= len(several):
+        raise UserError(
+            f"expected enough examples to hold out {held} by validation_fraction={fraction}, got "
+            f"{len(codes)} in {len(counts)} classes: bring more, or set early_stopping=False."
+        )
+    possible = classes <= held <= len(several) - classes
+    train, validation = train_test_split(
+        several,
+        test_size=held,
+        random_state=seed,
+        stratify=codes[several] if possible else None,
+    )
+    return numpy.concatenate([train, alone]), validation
+
+
+def _shape_of_example(array: ArrayLike) -> Shape:
+    """Return the shape without the number of examples; sparse matrices and frames have one too."""
+    shape: Shape = array.shape if hasattr(array, "shape") else numpy.asarray(array).shape
+    return tuple(shape[1:])
+
+
+def _as_rows(array: ArrayLike) -> ArrayLike:
+    """Return arrays of more than two dimensions as tables, others as they are."""
+    if len(_shape_of_example(array)) < 2:
+        return array
+    whole = numpy.asarray(array)
+    return whole.reshape(len(whole), int(numpy.prod(whole.shape[1:])))
+
+
+def _with_channel(shape: Shape) -> Shape:
+    """Return the shape of a grey image with its one channel."""
+    return (1, *shape) if len(shape) == 2 else shape
+
+
+def _check_square(shape: Shape) -> None:
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 12:
+        raise UserError(
+            "expected a table, or square images of 12 x 12 pixels or more, as (N, height, width) "
+            f"or (N, channels, height, width), got examples of shape {shape}: for others give a "
+            "module."
+        )
+
+
+def _bounds_of(inputs: Tensor) -> Bounds | None:
+    """Return the lowest and the highest value; none where there is but one."""
+    low, high = (float(value) for value in inputs.aminmax())
+    return Bounds(low, high) if low < high else None
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of NumPy, as searches over settings give them, as Python's own."""
+    return value.item() if isinstance(value, numpy.generic) else value

@@ -1,0 +1,21 @@
+"""Rows of trials as tuning stores them, and which of them may be chosen."""
+
+from collections.abc import Iterable
+from typing import Any
+
+TrialRow = dict[str, Any]
+
+
+def is_eligible(row: TrialRow) -> bool:
+    """Tell whether a trial may be chosen: complete, and accurate enough."""
+    return row["state"] == "complete" and bool(row["accuracy"] >= row["required_accuracy"])
+
+
+def best_of(rows: Iterable[TrialRow]) -> dict[str, TrialRow]:
+    """Return the best trial of each method that has one; of equal ones the first."""
+    best: dict[str, TrialRow] = {}
+    for row in filter(is_eligible, rows):
+        known = best.get(row["method"])
+        if known is None or row["criterion"] < known["criterion"]:
+            best[row["method"]] = row
+    return best

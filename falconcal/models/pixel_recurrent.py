@@ -1,0 +1,34 @@
+"""LSTM and GRU over the pixels of an image, one by one: the paper's sequential MNIST."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+CellType = Literal["lstm", "gru"]
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class PixelRecurrent(nn.Module):
+    """One recurrent layer; its last state goes to a dense layer.
+
+    Dropout acts on the layer's inputs: that of ``nn.LSTM`` itself does nothing with one layer.
+    """
+
+    def __init__(
+        self,
+        classes: int = 10,
+        channels: int = 1,
+        kind: CellType = "lstm",
+        hidden: int = 130,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.layer = CELLS[kind](channels, hidden, batch_first=True)
+        self.classifier = nn.Linear(hidden, classes)
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
+        pixels = images.flatten(2).transpose(1, 2)  # (N, H W, channels)
+        states, _ = self.layer(self.dropout(pixels))  # (N, H W, hidden)
+        logits: Tensor = self.classifier(states[:, -1])
+        return logits

@@ -1,0 +1,82 @@
+"""Run a model on data, batch by batch, and return its predictions."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from falconcal.core import distributed
+from falconcal.core.batch import check_batches, checked_batches, shape_of
+from falconcal.core.module_state import (
+    check_module,
+    explain_model_errors,
+    flush_denormals,
+    inference_mode_of,
+    to_model_device,
+)
+from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
+from falconcal.data.input_checks import check_inputs
+from falconcal.data.sharding import Shard, shard_of
+from falconcal.errors import UserError, described
+from falconcal.metrics.predictions import Predictions
+
+
+def predict(model: nn.Module, data: Batches | Part, *, single_process: bool = False) -> Predictions:
+    """Return the model's predictions on all the data, in inference mode, on the CPU.
+
+    Where several processes work together, all of them call it: each predicts its share and has the
+    predictions on the whole. ``single_process`` is for a process that calls it by itself.
+    """
+    check_module(model)
+    if not isinstance(data, Part):
+        check_batches(data)
+    shared = None if single_process or distributed.world_size() == 1 else shard_of(data)
+    parts = list(predict_batches(model, data if shared is None else shared))
+    if shared is not None:
+        return _together(parts, shared)
+    if not parts:
+        raise UserError("expected at least one batch, got none: is the loader empty?")
+    log_probs = torch.cat([part.log_probs for part in parts])
+    return Predictions(log_probs, torch.cat([part.labels for part in parts]))
+
+
+def _together(parts: list[Predictions], shared: Shard) -> Predictions:
+    """Return the predictions of all processes in the order of the data."""
+    own = [torch.cat([part.labels[:, None].double(), part.log_probs], 1) for part in parts]
+    rows = shared.gathered(torch.cat(own) if own else None)  # (N, 1 + C)
+    if len(rows) == 0:
+        raise UserError("expected at least one batch, got none: is the loader empty?")
+    return Predictions(rows[:, 1:], rows[:, 0].long())
+
+
+def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predictions]:
+    """Yield the predictions batch by batch, so that no more than one is held in memory."""
+    batches = data.batches(PREDICTION_BATCH_SIZE) if isinstance(data, Part) else data
+    classes = getattr(batches, "classes", None)
+    for inputs, labels in checked_batches(batches):
+        check_inputs(inputs)
+        with (
+            inference_mode_of(model),
+            torch.no_grad(),
+            flush_denormals(),
+            explain_model_errors(inputs),
+        ):
+            logits = model(to_model_device(model, inputs))
+        check_logits(logits, len(inputs), len(classes) if classes else None)
+        yield Predictions.from_logits(logits.cpu(), labels.cpu())
+
+
+def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
+    """Refuse a model output that is not one row of logits per example."""
+    if not isinstance(logits, Tensor):
+        raise UserError(
+            f"expected logits from the model, one tensor (N, C), got {described(logits)}: wrap the "
+            "model in a module whose forward returns the logits alone."
+        )
+    width = "C" if classes is None else str(classes)
+    right = logits.ndim == 2 and len(logits) == examples and logits.shape[1] >= 2
+    if not right or (classes is not None and logits.shape[1] != classes):
+        raise UserError(
+            f"expected logits of shape ({examples}, {width}) from the model, got "
+            f"{shape_of(logits)}: does its last layer have one output per class?"
+        )

@@ -1,0 +1,32 @@
+"""A network behind the layer that prepares its images as the dataset says."""
+
+import torch
+from torch import Tensor, nn
+
+from falconcal.data.preparation import Preparation
+
+
+class PreparedModel(nn.Module):
+    """Images averaged down and normalised, then the network; nothing of it is trained or stored."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, network: nn.Module, preparation: Preparation) -> None:
+        super().__init__()
+        self.network, self.side = network, preparation.side
+        for name, values in (("mean", preparation.mean), ("deviation", preparation.deviation)):
+            numbers = torch.tensor(values or (float(name == "deviation"),))[:, None, None]
+            self.register_buffer(name, numbers, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
+        if self.side is not None:
+            images = nn.functional.adaptive_avg_pool2d(images, self.side)
+        normal = (images - self.mean) / self.deviation
+        logits: Tensor = self.network(normal.to(images.dtype))  # half precision stays half
+        return logits
+
+
+def with_preparation(network: nn.Module, preparation: Preparation | None) -> nn.Module:
+    """Return the network behind the layer that its data asks for, if it does."""
+    return network if preparation is None else PreparedModel(network, preparation)

@@ -1,0 +1,30 @@
+"""The minimum of a smooth convex loss in float64: few parameters, many digits."""
+
+from collections.abc import Callable
+
+import numpy
+import scipy.optimize
+import torch
+from torch import Tensor
+
+Vector = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+
+
+def minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Return where a loss of a float64 tensor is lowest, sought from a start."""
+
+    def value_and_gradient(flat: Vector) -> tuple[float, Vector]:
+        with torch.enable_grad():
+            place = torch.from_numpy(flat).reshape(start.shape).requires_grad_()
+            value = loss(place)
+            (gradient,) = torch.autograd.grad(value, place)
+        return value.item(), gradient.flatten().numpy()
+
+    found = scipy.optimize.minimize(
+        value_and_gradient,
+        start.flatten().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    return torch.tensor(found.x).reshape(start.shape)

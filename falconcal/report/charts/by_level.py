@@ -1,0 +1,297 @@
+"""The figures, as chart objects: the same ones for the page and for the files.
+
+Every chart is small multiples of one panel. Data are aggregates, written into the specification.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import altair
+import polars
+
+from falconcal.evaluation.under_shift import CLEAN
+from falconcal.metrics import BINS
+from falconcal.report.charts.chart_data import (
+    MEAN,
+    history_curves,
+    level_curves,
+    pooled_curves,
+    reliability_bins,
+)
+from falconcal.report.charts.figure import (
+    CHOSEN_ON,
+    WIDTH,
+    Figure,
+    colour,
+    grid,
+    layered,
+    legend_width,
+    lines,
+    marked,
+    tint,
+    tooltip,
+    whole_numbers,
+)
+from falconcal.report.charts.theme import COLOURS, SHAPES, cycled
+from falconcal.report.results import Results
+
+LEVELS = "Level 0 is the clean data."
+SEEDS = "Lines are means over seeds, bands the range of the seeds."
+LOGARITHMIC_TICKS = [0, 0.3, 1, 3, 10, 30, 100, 300, 1000]
+GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A metric as the figures by level show it."""
+
+    metric: str
+    words: str
+    caption: str
+    style: str = ".3f"
+    axis_style: str = "~g"
+    domain: tuple[float, float] | None = None
+    logarithmic: bool = False  # far from 0
+
+
+ECE = Quantity("ece", "ECE", "ECE at each level of each shift. Lower is better.")
+ACCURACY = Quantity(
+    "accuracy",
+    "accuracy",
+    "Accuracy at each level of each shift: how hard the shift is.",
+    style=".1%",
+    axis_style=".0%",
+    domain=(0.0, 1.0),
+)
+CONFIDENCE = Quantity(
+    "confidence",
+    "mean confidence",
+    "Mean confidence at each level of each shift: it should fall as accuracy falls.",
+    style=".1%",
+    axis_style=".0%",
+    domain=(0.0, 1.0),
+)
+ENTROPY = Quantity(
+    "entropy",
+    "mean entropy in nats",
+    "Mean entropy of the predicted distribution: it should rise as a shift takes information away.",
+)
+NLL = Quantity(
+    "nll",
+    "mean NLL in nats",
+    "Mean negative log-likelihood of the true class: low where a model is right and sure, high "
+    "where it is wrong and sure. Lower is better. The scale is logarithmic above 1.",
+    logarithmic=True,
+)
+
+
+def pooled_figure(results: Results) -> Figure:
+    """Micro-averaged ECE of each shift, methods side by side."""
+    known = pooled_curves(results, "micro_ece").drop_nulls("mean")
+    table = known.with_columns(_group(results).alias("group"))
+    panel = layered(_spread_and_dots(results), table)
+    header = altair.Header(title=None, labelOrient="top", labelAnchor="start")
+    row = altair.Row("group:N", sort=GROUPS, header=header)
+    chart = panel.properties(width=560, height=altair.Step(max(7, 15 - len(results.series)))).facet(
+        row=row, spacing=10
+    )
+    caption = (
+        "Micro-averaged ECE: all levels of a shift pooled, the clean one included. Each mark is "
+        "the mean over seeds, each bar the range of the seeds. Lower is better."
+    )
+    return Figure(
+        "micro-ece-by-shift", caption, chart.resolve_scale(y="independent"), legend_width(results)
+    )
+
+
+def level_figure(results: Results, quantity: Quantity) -> Figure:
+    """A metric by level, one panel a shift, one line a series."""
+    return Figure(
+        f"{quantity.metric}-by-level",
+        f"{quantity.caption} {LEVELS} {SEEDS}",
+        level_chart(results, quantity, results.series),
+        legend_width(results),
+    )
+
+
+def level_chart(results: Results, quantity: Quantity, shown: Sequence[str]) -> altair.FacetChart:
+    """Return the chart of a metric by level, of the series that are shown."""
+    curves = level_curves(results, quantity.metric)
+    table = marked(results, curves.filter(polars.col("series").is_in(shown)))
+    drawn = lines(
+        results,
+        altair.X("level:Q", title="level", axis=whole_numbers()),
+        altair.Y("mean:Q", scale=_scale(quantity), axis=_axis(quantity)),
+        quantity.words,
+        tooltip(["series", "shift", "level"], quantity.words, quantity.style),
+        shown,
+    )
+    panel = layered([tint(), *drawn], table)
+    return grid(panel, "shift", _chosen_on(results, results.shifts))
+
+
+def history_figures(results: Results) -> list[Figure]:
+    """Terms of the training objectives by epoch, one panel a term; none if nothing was trained."""
+    table = history_curves(results)
+    return [] if table.is_empty() else [_history_figure(results, table)]
+
+
+def _history_figure(results: Results, table: polars.DataFrame) -> Figure:
+    drawn = lines(
+        results,
+        altair.X("epoch:Q", title="epoch", axis=whole_numbers(), scale=altair.Scale(zero=False)),
+        altair.Y("mean:Q", axis=altair.Axis(format="~g", tickCount=4)),
+        "mean over the epoch",
+        tooltip(["series", "term", "epoch"], "value", ".4~g"),
+    )
+    terms = dict.fromkeys(table["term"], False)
+    chart = grid(layered(drawn, table), "term", terms)
+    caption = (
+        "Terms of the training objectives, weighted as they were minimised; each panel has a scale "
+        f"of its own. {SEEDS}"
+    )
+    return Figure(
+        "training-history", caption, chart.resolve_scale(y="independent"), legend_width(results)
+    )
+
+
+def reliability_figures(results: Results) -> list[Figure]:
+    """Reliability diagrams, one figure a series: clean data, then every shift pooled."""
+    table = reliability_bins(results).join(
+        _headings(results), on=["series", "shift"], how="left", maintain_order="left"
+    )
+    return [
+        _reliability_figure(results, series, table.filter(polars.col("series") == series), name)
+        for series, name in file_names(results.series).items()
+    ]
+
+
+def file_names(labels: Iterable[str]) -> dict[str, str]:
+    """Return each label as a part of a file name, no two alike."""
+    names: dict[str, str] = {}
+    for label in labels:
+        name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "series"
+        while name in names.values():
+            name += "-again"
+        names[label] = name
+    return names
+
+
+def _scale(quantity: Quantity) -> altair.Scale:
+    if quantity.logarithmic:  # one method that rules a class out would hide all others
+        return altair.Scale(type="symlog", constant=1, zero=True)
+    return altair.Scale(domain=quantity.domain) if quantity.domain else altair.Scale(zero=True)
+
+
+def _axis(quantity: Quantity) -> altair.Axis:
+    if quantity.logarithmic:
+        ticks = LOGARITHMIC_TICKS  # with a count, or Vega takes every second one away
+        return altair.Axis(values=ticks, tickCount=len(ticks), labelExpr="datum.value")
+    return altair.Axis(format=quantity.axis_style, tickCount=4)
+
+
+def _chosen_on(results: Results, shifts: Iterable[str]) -> dict[str, bool]:
+    return {shift: shift in results.selection_shifts for shift in shifts}
+
+
+def _group(results: Results) -> polars.Expr:
+    shift = polars.col("shift")
+    tested = polars.when(shift == MEAN).then(polars.lit(GROUPS[0])).otherwise(polars.lit(GROUPS[1]))
+    chosen_on = shift.is_in(results.selection_shifts)
+    return polars.when(chosen_on).then(polars.lit(GROUPS[2])).otherwise(tested)
+
+
+def _spread_and_dots(results: Results) -> list[altair.Chart]:
+    series = list(results.series)
+    title = "micro-averaged ECE"
+    shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
+    base = altair.Chart().encode(
+        y=altair.Y("shift:N", sort=[MEAN, *results.shifts], title=None),
+        yOffset=altair.YOffset("series:N", scale=altair.Scale(domain=series)),
+        color=colour(results, "circle"),
+    )
+    spread = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
+        x=altair.X("low:Q", title=title, axis=altair.Axis(tickCount=7)), x2="high:Q"
+    )
+    dots = base.mark_point(filled=True, size=55, opacity=1).encode(
+        x=altair.X("mean:Q", title=title, scale=altair.Scale(zero=True)),
+        shape=altair.Shape("series:N", title=None, scale=shape),
+        tooltip=tooltip(["series", "shift"], "micro ECE"),
+    )
+    return [spread, dots]
+
+
+def _headings(results: Results) -> polars.DataFrame:
+    """Return the words over each diagram: the ECE that the tables give for the same examples."""
+    clean = results.rows.filter(polars.col("shift") == CLEAN, polars.col("metric") == "ece")
+    means = clean.group_by("series", "shift").agg(polars.col("value").mean().alias("mean"))
+    pooled = pooled_curves(results, "micro_ece").select("series", "shift", "mean")
+    rows = polars.concat([means, pooled]).drop_nulls()
+    words = [f"{shift}, ECE {mean:.3f}" for _, shift, mean in rows.rows()]
+    return rows.select("series", "shift", polars.Series("panel", words, polars.String))
+
+
+def _reliability_figure(
+    results: Results, series: str, table: polars.DataFrame, name: str
+) -> Figure:
+    table = marked(results, table).with_columns(
+        (polars.col("counts") / polars.col("counts").sum().over("shift")).alias("share"),
+        polars.format("{} to {}", polars.col("bin") / BINS, (polars.col("bin") + 1) / BINS).alias(
+            "range"
+        ),
+    )
+    ink = cycled(COLOURS, len(results.series))[results.series.index(series)]
+    panel = layered([tint(), *_diagram(series, ink)], table)
+    headings = dict(table.select("shift", "panel").unique().rows())
+    shown = [shift for shift in (CLEAN, *results.shifts) if shift in headings]
+    order = {headings[shift]: shift in results.selection_shifts for shift in shown}
+    caption = (
+        f"{series}: accuracy against confidence in {BINS} bins, seeds pooled; each shift holds all "
+        "its levels. On the dashed diagonal confidence is accuracy; below it the model is "
+        "overconfident. The area of a dot is the bin's share of the examples."
+    )
+    chart = grid(panel, "panel", order, height=WIDTH)
+    return Figure(f"reliability-{name}", caption, chart, 75, square=True)
+
+
+def _diagram(series: str, ink: str) -> list[altair.Chart]:
+    unit, axis = altair.Scale(domain=[-0.04, 1.04]), altair.Axis(format=".1f", values=[0, 0.5, 1])
+    base = altair.Chart().encode(
+        x=altair.X("confidence:Q", title="confidence", scale=unit, axis=axis),
+        y=altair.Y("accuracy:Q", title="accuracy", scale=unit, axis=axis),
+    )
+    gaps = base.mark_rule(color=ink, strokeWidth=4, opacity=0.3).encode(y2="confidence:Q")
+    line = base.mark_line(color=ink, strokeWidth=1.5)
+    return [_diagonal(), gaps, line, _dots(base, series, ink)]
+
+
+def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
+    legend = altair.Legend(values=[0.01, 0.1, 0.5, 1.0], format="~%", symbolFillColor=ink)
+    size = altair.Size(
+        "share:Q",
+        title=f"{series}: share of examples",
+        scale=altair.Scale(domain=[0, 1], range=[4, 500]),
+        legend=legend,
+    )
+    told = [
+        altair.Tooltip("shift:N"),
+        altair.Tooltip("range:N", title="confidences"),
+        altair.Tooltip("counts:Q", title="examples", format=",d"),
+        altair.Tooltip("share:Q", title="share", format=".1%"),
+        altair.Tooltip("confidence:Q", title="mean confidence", format=".3f"),
+        altair.Tooltip("accuracy:Q", title="accuracy", format=".3f"),
+    ]
+    dots: altair.Chart = base.mark_circle(color=ink, opacity=0.85).encode(size=size, tooltip=told)
+    return dots
+
+
+def _diagonal() -> altair.Chart:
+    first = altair.Chart().transform_filter("datum.first")
+    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5, aria=False).encode(
+        x=altair.value(0),
+        y=altair.value("height"),
+        x2=altair.value("width"),
+        y2=altair.value(0),
+    )
+    return line

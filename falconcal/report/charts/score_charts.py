@@ -1,0 +1,250 @@
+"""The figures of one set of predictions: reliability, confidence, risk and coverage, groups."""
+
+import altair
+import polars
+
+from falconcal.evaluation.assessment import HISTOGRAM_CELLS, Assessment, wilson_bounds
+from falconcal.report.charts.figure import HOVER_SIZE, Figure, layered
+from falconcal.report.charts.theme import COLOURS
+
+RIGHT, WRONG = COLOURS[0], COLOURS[1]
+MOST_COUNTED = 12  # bins over which counts can be written without running into each other
+MOST_SHOWN = 20  # groups in the figure
+SIDE, HEIGHT = 420, 190
+
+
+def score_figures(found: Assessment) -> list[Figure]:
+    """Return all figures in the order of the page."""
+    figures = [_reliability(found), _histogram(found), _risk_coverage(found)]
+    return [*figures, _groups(found)] if found.groups else figures
+
+
+def reliability_table(found: Assessment) -> polars.DataFrame:
+    """Return the bins that hold examples, with the bounds of their accuracy."""
+    curve = found.reliability
+    low, high = wilson_bounds(curve.accuracy * curve.counts, curve.counts.double())
+    table = polars.DataFrame(
+        {
+            "from": [place / found.bins for place in range(found.bins)],
+            "to": [(place + 1) / found.bins for place in range(found.bins)],
+            "counts": curve.counts.numpy(),
+            "share": curve.shares.numpy(),
+            "confidence": curve.confidence.numpy(),
+            "accuracy": curve.accuracy.numpy(),
+            "low": low.numpy(),
+            "high": high.numpy(),
+        }
+    )
+    return table.filter(polars.col("counts") > 0)
+
+
+def bins_words(found: Assessment) -> str:
+    return "1 bin" if found.bins == 1 else f"{found.bins} bins"
+
+
+def _reliability(found: Assessment) -> Figure:
+    table = reliability_table(found).with_columns(
+        ((polars.col("from") + polars.col("to")) / 2).alias("middle"),
+        (polars.int_range(polars.len()) == 0).alias("first"),
+    )
+    layers = [_diagonal(), *_bin_marks()]
+    counted = found.bins <= MOST_COUNTED
+    if counted:
+        layers.append(_counts())
+    where = "The number over each bin is that of its examples, the" if counted else "The"
+    caption = (
+        f"Reliability: accuracy against confidence in {bins_words(found)}. On the dashed diagonal "
+        "confidence is accuracy; below it the model is overconfident. Thick bars are the gaps, "
+        f"thin ones 95 % intervals of the accuracy (Wilson). {where} area of a dot is its share."
+    )
+    chart = _alone(layered(layers, table), SIDE)
+    return Figure("reliability", caption, chart, 75, square=True)
+
+
+def _diagonal() -> altair.Chart:
+    first = altair.Chart().transform_filter("datum.first")
+    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5).encode(
+        x=altair.XDatum(0), y=altair.YDatum(0), x2=altair.X2Datum(1), y2=altair.Y2Datum(1)
+    )
+    return line
+
+
+def _bin_marks() -> list[altair.Chart]:
+    axis = altair.Axis(format=".1f", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    across = altair.Scale(domain=[-0.04, 1.04], nice=False)
+    upwards = altair.Scale(domain=[-0.04, 1.1], nice=False)  # counts stand above 1
+    base = altair.Chart().encode(
+        x=altair.X("confidence:Q", title="confidence", scale=across, axis=axis)
+    )
+    accuracy = altair.Y("accuracy:Q", title="accuracy", scale=upwards, axis=axis)
+    gaps = base.mark_rule(color=RIGHT, strokeWidth=5, opacity=0.3).encode(
+        y=accuracy, y2="confidence:Q"
+    )
+    bounds = base.mark_rule(color=RIGHT, strokeWidth=1.2).encode(
+        y=altair.Y("low:Q", title="accuracy"), y2="high:Q"
+    )
+    line = base.mark_line(color=RIGHT, strokeWidth=1.2, opacity=0.7).encode(y=accuracy)
+    size = altair.Size("share:Q", scale=altair.Scale(domain=[0, 1], range=[14, 500]), legend=None)
+    dots = base.mark_circle(color=RIGHT, opacity=0.9).encode(y=accuracy, size=size)
+    hover = base.mark_circle(size=4 * HOVER_SIZE, opacity=0).encode(
+        y=accuracy, tooltip=_bin_words()
+    )
+    return [gaps, bounds, line, dots, hover]
+
+
+def _bin_words() -> list[altair.Tooltip]:
+    return [
+        altair.Tooltip("from:Q", title="confidence above", format=".3~f"),
+        altair.Tooltip("to:Q", title="up to", format=".3~f"),
+        altair.Tooltip("counts:Q", title="examples", format=",d"),
+        altair.Tooltip("confidence:Q", title="mean confidence", format=".3f"),
+        altair.Tooltip("accuracy:Q", title="accuracy", format=".3f"),
+        altair.Tooltip("low:Q", title="at least", format=".3f"),
+        altair.Tooltip("high:Q", title="at most", format=".3f"),
+    ]
+
+
+def _counts() -> altair.Chart:
+    # no more than four signs, such as 123k: ten of them fit over a diagram on a phone
+    words = "datum.counts < 1000 ? format(datum.counts, 'd') : format(datum.counts, '.2~s')"
+    named = altair.Chart().transform_calculate(counted=words)
+    text: altair.Chart = named.mark_text(fontSize=10, opacity=0.75).encode(
+        x="middle:Q", y=altair.YDatum(1.06), text="counted:N"
+    )
+    return text
+
+
+def _histogram(found: Assessment) -> Figure:
+    wrong, right = found.histogram.tolist()
+    parts = {f"right answers: {sum(right):,}": right, f"wrong answers: {sum(wrong):,}": wrong}
+    answers = [(name, *cell) for name, counts in parts.items() for cell in enumerate(counts)]
+    table = polars.DataFrame(answers, ["answers", "cell", "counts"], orient="row").with_columns(
+        (polars.col("cell") / HISTOGRAM_CELLS).alias("from"),
+        ((polars.col("cell") + 1) / HISTOGRAM_CELLS).alias("to"),
+    )
+    # nothing at all has no scale
+    filled = table.filter(polars.col("counts").sum().over("answers") > 0)
+    row = altair.Row("answers:N", sort=list(parts), header=_heading())
+    panel = layered([_bars(list(parts))], filled).properties(width=SIDE, height=HEIGHT * 0.8)
+    chart = panel.facet(row=row, spacing=10).resolve_scale(y="independent")
+    caption = (
+        "Confidence of right and of wrong answers, each with a scale of its own. Wrong answers "
+        "should stand to the left: what is wrong with high confidence does the harm."
+    )
+    return Figure("confidence-histogram", caption, chart, 75)
+
+
+def _bars(names: list[str]) -> altair.Chart:
+    scale = altair.Scale(domain=[0, 1])
+    colour = altair.Scale(domain=names, range=[RIGHT, WRONG])
+    bars: altair.Chart = (
+        altair.Chart()
+        .mark_bar(opacity=0.85, binSpacing=1)
+        .encode(
+            x=altair.X("from:Q", title="confidence", scale=scale, bin="binned"),
+            x2="to:Q",
+            y=altair.Y("counts:Q", title="examples", axis=altair.Axis(tickCount=4, format="~s")),
+            color=altair.Color("answers:N", scale=colour, legend=None),
+            tooltip=[
+                altair.Tooltip("from:Q", title="confidence above", format=".2f"),
+                altair.Tooltip("to:Q", title="up to", format=".2f"),
+                altair.Tooltip("counts:Q", title="examples", format=",d"),
+            ],
+        )
+    )
+    return bars
+
+
+def _risk_coverage(found: Assessment) -> Figure:
+    curve = found.risk_coverage
+    table = polars.DataFrame(
+        {
+            "coverage": curve.coverage.numpy(),
+            "risk": curve.risk.numpy(),
+            "threshold": curve.threshold.numpy(),
+        }
+    ).with_columns(polars.col("risk").last().alias("all"))
+    caption = (
+        "Risk and coverage: the error among the answers when only the most confident share is "
+        "answered. It should rise from 0 towards the right; the dashed line is the error when all "
+        "are answered."
+    )
+    highest = max(0.01, float(curve.risk.max()))  # an error of 0 throughout has no scale
+    chart = _alone(layered(_risk_marks(highest), table), HEIGHT * 2)
+    return Figure("risk-coverage", caption, chart, 75)
+
+
+def _risk_marks(highest: float) -> list[altair.Chart]:
+    percent = altair.Axis(format=".0%", tickCount=6)
+    base = altair.Chart().encode(
+        x=altair.X(
+            "coverage:Q", title="share answered", axis=percent, scale=altair.Scale(domain=[0, 1])
+        )
+    )
+    scale = altair.Scale(domain=[0, highest], nice=True)
+    axis = altair.Axis(format="~%", tickCount=5)
+    risk = altair.Y("risk:Q", title="error among answers", scale=scale, axis=axis)
+    told = [
+        altair.Tooltip("coverage:Q", title="share answered", format=".1%"),
+        altair.Tooltip("risk:Q", title="error", format=".2%"),
+        altair.Tooltip("threshold:Q", title="confidence at least", format=".4f"),
+    ]
+    whole = base.mark_line(color="currentColor", strokeDash=[4, 3], strokeWidth=1, opacity=0.6)
+    line = base.mark_line(color=RIGHT, strokeWidth=2)
+    hover = base.mark_circle(size=HOVER_SIZE, opacity=0)
+    return [whole.encode(y="all:Q"), line.encode(y=risk), hover.encode(y=risk, tooltip=told)]
+
+
+def _groups(found: Assessment) -> Figure:
+    worst = found.groups[:MOST_SHOWN]
+    table = polars.DataFrame(
+        {
+            "group": [group.name for group in worst],
+            "examples": [group.examples for group in worst],
+            "value": [group.interval.value for group in worst],
+            "low": [group.interval.low for group in worst],
+            "high": [group.interval.high for group in worst],
+        }
+    )
+    shown = (
+        f"the worst {MOST_SHOWN} of {len(found.groups)}" if len(found.groups) > MOST_SHOWN else ""
+    )
+    caption = (
+        f"{found.group_metric} by group{f', {shown}' if shown else ''}, the worst first, with 95 % "
+        "intervals. Small groups have wide intervals: the worst of many may be so by chance."
+    )
+    panel = layered(_group_marks(found.group_metric, table["group"].to_list()), table)
+    return Figure("groups", caption, _alone(panel, altair.Step(20)), 75)
+
+
+def _group_marks(metric: str, names: list[str]) -> list[altair.Chart]:
+    base = altair.Chart().encode(
+        y=altair.Y("group:N", sort=names, title=None, axis=altair.Axis(labelLimit=140))
+    )
+    spread = base.mark_rule(color=RIGHT, strokeWidth=2, opacity=0.5).encode(
+        x=altair.X("low:Q", title=metric, axis=altair.Axis(tickCount=5)), x2="high:Q"
+    )
+    told = [
+        altair.Tooltip("group:N"),
+        altair.Tooltip("examples:Q", format=",d"),
+        altair.Tooltip("value:Q", title=metric, format=".4f"),
+        altair.Tooltip("low:Q", title="at least", format=".4f"),
+        altair.Tooltip("high:Q", title="at most", format=".4f"),
+    ]
+    dots = base.mark_circle(color=RIGHT, size=HOVER_SIZE, opacity=1).encode(
+        x=altair.X("value:Q", title=metric), tooltip=told
+    )
+    return [spread, dots]
+
+
+def _alone(panel: altair.LayerChart, height: float | altair.Step) -> altair.FacetChart:
+    """Return a panel as a row of its own, which a page gives its whole width."""
+    row = altair.Row("panel:N", header=altair.Header(labels=False, title=None))
+    chart: altair.FacetChart = (
+        panel.properties(width=SIDE, height=height).transform_calculate(panel="''").facet(row=row)
+    )
+    return chart
+
+
+def _heading() -> altair.Header:
+    return altair.Header(title=None, labelOrient="top", labelAnchor="start")

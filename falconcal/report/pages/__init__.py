@@ -1,0 +1,1 @@
+"""Pages in HTML: the report, its explorer, and the page of one file of predictions."""

@@ -1,0 +1,244 @@
+"""The page: one file that asks nothing of the network."""
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars
+from markupsafe import Markup
+
+from falconcal.report.charts.by_level import (
+    ACCURACY,
+    CONFIDENCE,
+    ECE,
+    ENTROPY,
+    NLL,
+    history_figures,
+    level_figure,
+    pooled_figure,
+    reliability_figures,
+)
+from falconcal.report.charts.chart_data import MEAN
+from falconcal.report.charts.cost_charts import cost_figures
+from falconcal.report.charts.distributions import (
+    distribution_figure,
+    distribution_note,
+    distribution_tables,
+    distributions,
+)
+from falconcal.report.charts.engine import scripts
+from falconcal.report.charts.figure import CHOSEN_ON, Figure
+from falconcal.report.charts.matrix import matrix_figures
+from falconcal.report.charts.outlier_charts import FIGURES as OUTLIER_FIGURES
+from falconcal.report.charts.outlier_charts import OUTLIERS_NOTE, outlier_figures, outlier_tables
+from falconcal.report.charts.recalibration_charts import recalibration_figures
+from falconcal.report.charts.variant_charts import variant_figures
+from falconcal.report.pages.explorer import explorer_data
+from falconcal.report.results import Results, StoredRun
+from falconcal.report.study_evidence import StudyEvidence
+from falconcal.report.tables.comparison_tables import (
+    DIFFERENCES_NOTE,
+    difference_tables,
+    interval_texts,
+    intervals_note,
+    test_tables,
+    tests_note,
+)
+from falconcal.report.tables.costs import cost_tables, costs_of
+from falconcal.report.tables.csv_files import summary_csv
+from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
+from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
+from falconcal.report.tables.paper_values import paper_cells
+from falconcal.report.tables.summary import SELECTION_NOTE, seeds_note, shift_rows, summary_cells
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A heading of the page with its figures."""
+
+    anchor: str
+    heading: str
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text with smaller text below it."""
+
+    text: str
+    below: str
+
+
+@dataclass(frozen=True)
+class HtmlTable:
+    """Text in rows; the first cell of a row names it."""
+
+    heading: list[str]
+    rows: Sequence[Sequence[str | Cell]]
+
+
+def sections(results: Results, evidence: StudyEvidence) -> list[Section]:
+    """Return all figures in the order of the page."""
+    return [
+        Section("comparison", "Method against method", matrix_figures(results, evidence)),
+        Section("variants", "Variants", variant_figures(results)),
+        Section("shifts", "Calibration of each shift", [pooled_figure(results)]),
+        Section("ece", "Calibration by level", [level_figure(results, ECE)]),
+        Section("accuracy", "Accuracy by level", [level_figure(results, ACCURACY)]),
+        Section(
+            "certainty",
+            "Confidence, entropy and likelihood by level",
+            [level_figure(results, quantity) for quantity in (CONFIDENCE, ENTROPY, NLL)],
+        ),
+        Section("recalibration", "After recalibration", recalibration_figures(results)),
+        Section(
+            "outside",
+            "In domain and truly out of distribution",
+            [distribution_figure(results, distributions(results))],
+        ),
+        Section("outliers", "Outliers", outlier_figures(results)),
+        Section("reliability", "Reliability diagrams", reliability_figures(results)),
+        Section("cost", "Cost", cost_figures(results, evidence, costs_of(results))),
+        Section("history", "Training", history_figures(results)),
+    ]
+
+
+def render(
+    results: Results, summary: polars.DataFrame, evidence: StudyEvidence, parts: list[Section]
+) -> str:
+    """Return the page as HTML."""
+    return render_template(
+        "report.html.jinja",
+        results=results,
+        sections={part.anchor: part for part in parts},
+        headline=_headline(summary, evidence),
+        intervals_note=intervals_note(evidence),
+        difference_tables=difference_tables(evidence),
+        differences_note=DIFFERENCES_NOTE,
+        test_tables=test_tables(evidence),
+        tests_note=tests_note(evidence),
+        published=HtmlTable(*paper_cells(results.study["name"], summary)),
+        published_note=PUBLISHED_NOTE,
+        selection=HtmlTable(*summary_cells(summary, SELECTION)),
+        selection_note=SELECTION_NOTE,
+        columns=HEADLINE,
+        seeds_note=seeds_note(summary),
+        shift_table=_shift_table(results),
+        chosen_on=CHOSEN_ON,
+        images={shift: _data_uri(file) for shift, file in results.examples.items()},
+        outlier_images={name: _data_uri(file) for name, file in results.outlier_examples.items()},
+        outlier_tables=outlier_tables(results, evidence),
+        outliers_note=OUTLIERS_NOTE,
+        outlier_columns=OUTLIER_FIGURES,
+        distribution_tables=distribution_tables(results, distributions(results)),
+        distribution_note=distribution_note(results),
+        cost_tables=cost_tables(results, costs_of(results)),
+        study={name: value for name, value in results.study.items() if name != "methods"},
+        settings={series: _settings(results, series) for series in results.series},
+        common_record=_common(run.record for run in results.runs),
+        record_table=_record_table(results.runs),
+        explorer=explorer_data(results),
+        rows_csv=summary_csv(results),
+    )
+
+
+def render_template(template: str, **values: object) -> str:
+    """Return a template filled in: all text escaped, the scripts that draw figures inside."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals["shown"] = format_setting
+    return environment.get_template(template).render(**values, bundle=_bundle())
+
+
+def format_setting(value: Any) -> str:
+    """Return a setting as text: numbers as they are, lists and the rest as JSON without quotes."""
+    if isinstance(value, list):
+        return ", ".join(format_setting(item) for item in value) or "none"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _bundle() -> Markup:
+    """Return the scripts that draw the figures; they are the only text not escaped."""
+    script = scripts()
+    # inside a script element these two would end it, or keep it from ending
+    return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def _headline(summary: polars.DataFrame, evidence: StudyEvidence) -> HtmlTable:
+    """Return the headline table, the interval of each figure below it."""
+    heading, rows = summary_cells(summary, HEADLINE)
+    names, bounds = [column.name for column in HEADLINE], interval_texts(evidence)
+    cells = [
+        [series, seeds, *(_over(text, bounds.get((series, name))) for name, text in figures)]
+        for series, seeds, *texts in rows
+        for figures in [list(zip(names, texts, strict=True))]
+    ]
+    return HtmlTable(heading, cells)
+
+
+def _over(text: str, below: str | None) -> str | Cell:
+    return text if below is None else Cell(text, below)
+
+
+def _shift_table(results: Results) -> HtmlTable:
+    rows = shift_rows(results, (*results.tested_shifts, MEAN))
+    for name, *figures in shift_rows(results, results.selection_shifts):
+        rows.append([f"{name} ({CHOSEN_ON})", *figures])
+    return HtmlTable(["Shift", *results.series], rows)
+
+
+def _settings(results: Results, series: str) -> dict[str, Any]:
+    """Return the settings of a series; one that differs between seeds shows all its values."""
+    runs = [run.settings for run in results.runs if run.series == series]
+    together: dict[str, Any] = {}
+    for name in dict.fromkeys(name for settings in runs for name in settings):
+        found = [settings.get(name) for settings in runs]
+        together[name] = found[0] if all(value == found[0] for value in found) else found
+    return together
+
+
+def _common(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what every run recorded alike."""
+    first, *others = records
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }
+
+
+def _record_table(runs: tuple[StoredRun, ...]) -> HtmlTable:
+    """Return what the runs recorded, where they differ: times before all."""
+    common = _common(run.record for run in runs)
+    names = dict.fromkeys(name for run in runs for name in run.record if name not in common)
+    rows = [
+        [run.series, str(run.key.seed), *(_recorded(name, run.record.get(name)) for name in names)]
+        for run in runs
+    ]
+    return HtmlTable(["Method", "Seed", *(name.replace("_", " ") for name in names)], rows)
+
+
+def _recorded(name: str, value: Any) -> str:
+    if name.endswith("_seconds") and isinstance(value, int | float):
+        return f"{value:,.1f}"
+    return format_setting(value)
+
+
+def _data_uri(file: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(file.read_bytes()).decode()}"

@@ -1,0 +1,145 @@
+"""The page of one set of predictions: ``score.html``, ``metrics.json`` and the figures as SVG."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+import falconcal
+from falconcal.errors import UserError, described, readable
+from falconcal.evaluation.assessment import MOST_CLASSWISE, Assessment, MetricValue
+from falconcal.io.atomic import as_path, obstacle, write_bytes
+from falconcal.metrics import BINS, CLASS_METRICS, METRICS
+from falconcal.report.charts.engine import DrawingError, not_drawn
+from falconcal.report.charts.figure import Figure, drawn
+from falconcal.report.charts.score_charts import bins_words, reliability_table, score_figures
+from falconcal.report.pages.report_page import HtmlTable, render_template
+
+NOTHING = "-"
+MOST_CLASSES = 50  # named on the page
+MOST_ROWS = 50  # of groups on the page; metrics.json has all
+
+
+def write_score_page(
+    found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
+) -> Path:
+    """Write metrics.json, figures/*.svg and score.html into a folder; return the page.
+
+    The numbers are written before anything is drawn; a drawing that fails leaves an older page and
+    its figures as they were.
+    """
+    if not isinstance(found, Assessment):
+        raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
+    directory = as_path(directory)
+    _write({"metrics.json": found.to_json().encode()}, directory)
+    figures = score_figures(found)
+    try:
+        files = {f"figures/{name}": content for name, content in drawn(figures).items()}
+        page = _page(found, figures, title, classes)
+    except DrawingError as error:
+        raise not_drawn(error, directory, "score.html", "metrics.json") from None
+    _write({**files, "score.html": page.encode()}, directory)
+    return directory / "score.html"
+
+
+def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequence[str]) -> str:
+    return render_template(
+        "score.html.jinja",
+        found=found,
+        title=readable(title),
+        classes=[readable(name) for name in classes[:MOST_CLASSES]],
+        figures_=figures,
+        bins=bins_words(found),
+        metrics=HtmlTable(["Metric", "Value", "95 % interval"], metric_rows(found)),
+        notes=interval_notes(found),
+        meanings={name: _meaning(name) for name in found.metrics},
+        bins_table=_bins_table(found),
+        groups=HtmlTable(
+            ["Group", "Examples", found.group_metric, "95 % interval"], group_rows(found, MOST_ROWS)
+        ),
+        version=falconcal.__version__,
+    )
+
+
+def _write(files: dict[str, bytes], directory: Path) -> None:
+    try:
+        for name, content in files.items():
+            write_bytes(directory / name, content)
+    except OSError as error:
+        raise _unwritable(directory, error.strerror or str(error)) from None
+
+
+def check_folder(directory: Path) -> None:
+    """Refuse an output folder that cannot be written to, before anything is measured."""
+    if (reason := obstacle(directory)) is not None:
+        raise _unwritable(directory, reason)
+
+
+def metric_rows(found: Assessment) -> list[list[str]]:
+    """Return name, value and interval of every figure, as text."""
+    rows = [[name, *_words(measured)] for name, measured in found.metrics.items()]
+    parts = found.brier_parts
+    for name in ("reliability", "resolution", "uncertainty", "within_bins"):
+        words = f"brier, {name.replace('_', ' ')}"
+        rows.append([words, f"{getattr(parts, name):.4f}", NOTHING])
+    for coverage, share in found.accuracy_at_coverage.items():
+        rows.append([f"accuracy at coverage {coverage}", f"{share:.4f}", NOTHING])
+    return rows
+
+
+def group_rows(found: Assessment, most: int) -> list[list[str]]:
+    """Return name, examples, value and interval of the worst groups, as text."""
+    rows = []
+    for group in found.groups[:most]:
+        bounds = group.interval
+        words = _words(MetricValue(bounds.value, bounds.low, bounds.high))
+        rows.append([readable(group.name), f"{group.examples:,}", *words])
+    return rows
+
+
+def interval_notes(found: Assessment) -> list[str]:
+    """Return why some figures stand without an interval."""
+    notes = [
+        "Intervals resample the examples; - is a figure that has none. Errors of calibration are "
+        "biased upwards: their interval says where the truth lies, and the value may lie above it."
+    ]
+    if found.bins != BINS:
+        notes.append(f"Intervals of binned errors are for {BINS} bins alone.")
+    if found.examples * found.classes > MOST_CLASSWISE:
+        notes.append(
+            f"Above {MOST_CLASSWISE:,} probabilities class-wise ECE is given without: its "
+            "resamples would take minutes."
+        )
+    return notes
+
+
+def _unwritable(directory: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot write to the output folder {directory}: {reason}. Choose another one with --out."
+    )
+
+
+def _words(measured: MetricValue) -> list[str]:
+    if measured.low is None or measured.high is None:
+        return [f"{measured.value:.4f}", NOTHING]
+    return [f"{measured.value:.4f}", f"{measured.low:.4f} to {measured.high:.4f}"]
+
+
+def _meaning(name: str) -> str:
+    metric = METRICS[name] if name in METRICS else CLASS_METRICS[name]
+    return (inspect.getdoc(metric) or "").partition("\n")[0]
+
+
+def _bins_table(found: Assessment) -> HtmlTable:
+    rows = [
+        [
+            f"{row['from']:.4g} to {row['to']:.4g}",
+            f"{row['counts']:,}",
+            f"{row['confidence']:.4f}",
+            f"{row['accuracy']:.4f}",
+            f"{row['low']:.4f} to {row['high']:.4f}",
+        ]
+        for row in reliability_table(found).to_dicts()
+    ]
+    return HtmlTable(
+        ["Confidence", "Examples", "Mean confidence", "Accuracy", "95 % interval"], rows
+    )

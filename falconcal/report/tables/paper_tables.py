@@ -1,0 +1,147 @@
+"""Tables for a paper: LaTeX and Markdown of the same cells, the best of each column in bold."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from falconcal.evidence.groups import HIGHER_IS_BETTER
+from falconcal.io.atomic import write_text
+from falconcal.report.charts.chart_data import MEAN
+from falconcal.report.results import Results, load_results
+from falconcal.report.tables.headline_columns import HEADLINE, NOTHING
+from falconcal.report.tables.paper_values import NOTE, paper_cells
+from falconcal.report.tables.summary import make_summary, markdown_table, shift_rows, summary_cells
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+CellIndex = tuple[int, int]  # row and column
+Marks = frozenset[CellIndex]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of text under a caption, its best cells marked."""
+
+    label: str
+    caption: str
+    heading: list[str]
+    rows: list[list[str]]
+    best: Marks = frozenset()
+
+
+def write_paper(directory: Path, results: Results | None = None) -> list[Path]:
+    """Write the tables of an output folder as LaTeX and as Markdown; return the files.
+
+    ``results`` are those of several folders, where it is not the folder of one study.
+    """
+    found = tables(load_results(directory) if results is None else results)
+    files = {"tables.tex": map(_latex, found), "tables.md": map(_markdown, found)}
+    texts = {name: "\n\n".join(parts) + "\n" for name, parts in files.items()}
+    for name, text in texts.items():
+        write_text(directory / "paper" / name, text)
+    return [directory / "paper" / name for name in texts]
+
+
+def tables(results: Results) -> list[PaperTable]:
+    """Return the headline, the paper's figures beside ours, and each shift's micro ECE."""
+    summary = make_summary(results)
+    heading, rows = summary_cells(summary, HEADLINE)
+    title, name = results.title, str(results.study["name"])
+    found = [PaperTable("headline", title, heading, rows, _best_of_columns(rows))]
+    beside = paper_cells(name, summary)
+    if beside[1]:
+        found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
+    shifts = shift_rows(results, (*results.tested_shifts, MEAN))
+    caption = f"{title}: micro-averaged ECE of each tested shift"
+    found.append(
+        PaperTable("shifts", caption, ["Shift", *results.series], shifts, _lowest_of_rows(shifts))
+    )
+    return found
+
+
+def _best_of_columns(rows: list[list[str]]) -> Marks:
+    """Mark the best of each figure; a confidence or a time has no best."""
+    marks: Marks = frozenset()
+    for place, column in enumerate(HEADLINE, start=2):  # after the method and its seeds
+        cells = {(row, place): texts[place] for row, texts in enumerate(rows)}
+        if column.name in HIGHER_IS_BETTER:
+            marks |= _best(cells, max)
+        elif column.name.endswith("ece"):
+            marks |= _best(cells, min)
+    return marks
+
+
+def _lowest_of_rows(rows: list[list[str]]) -> Marks:
+    marks: Marks = frozenset()
+    for row, (_, *texts) in enumerate(rows):
+        marks |= _best({(row, place): text for place, text in enumerate(texts, start=1)}, min)
+    return marks
+
+
+def _best(cells: dict[CellIndex, str], pick: Callable[[Iterable[float]], float]) -> Marks:
+    """Return the places of the best of several figures; one alone is not the best of anything."""
+    values = {place: number for place, text in cells.items() for number in _number(text)}
+    if len(values) < 2:
+        return frozenset()
+    best = pick(values.values())
+    return frozenset(place for place, value in values.items() if value == best)
+
+
+def _number(cell: str) -> list[float]:
+    """Return the mean that a cell shows, or nothing."""
+    return [] if cell == NOTHING else [float(cell.split()[0].replace(",", ""))]
+
+
+def _latex(table: PaperTable) -> str:
+    body = [
+        " & ".join(_bold(_escaped(cell), (row, place) in table.best) for place, cell in numbered)
+        + r" \\"
+        for row, cells in enumerate(table.rows)
+        for numbered in [list(enumerate(cells))]
+    ]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escaped(table.caption)}}}",
+        rf"\label{{tab:{table.label}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(table.heading) - 1)}}}",
+        r"\hline",
+        " & ".join(_escaped(text) for text in table.heading) + r" \\",
+        r"\hline",
+        *body,
+        r"\hline",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _bold(text: str, best: bool) -> str:
+    return rf"\textbf{{{text}}}" if best else text
+
+
+def _escaped(text: str) -> str:
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
+
+
+def _markdown(table: PaperTable) -> str:
+    rows = [
+        [f"**{cell}**" if (row, place) in table.best else cell for place, cell in enumerate(cells)]
+        for row, cells in enumerate(table.rows)
+    ]
+    return f"{table.caption}\n\n{markdown_table(table.heading, rows)}"

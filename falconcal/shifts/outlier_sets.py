@@ -1,0 +1,207 @@
+"""Outliers: examples of no class that the model knows, labels -1.
+
+Any dataset's test part will do, as Fashion-MNIST for MNIST; beside it four kinds that are made of
+the data's shape and range. Picture files that are read as they are needed are framed as the data's
+own are; nothing else is resized: a set of another shape is refused.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from falconcal.core.registry import check_name, look_up
+from falconcal.core.trust import PERSON, CodeKind, Trust
+from falconcal.data import (
+    DATASETS,
+    PREDICTION_BATCH_SIZE,
+    Bounds,
+    Part,
+    is_loader,
+    load_named_test,
+)
+from falconcal.data.images import framing_of
+from falconcal.data.streamed_images import StreamedImages
+from falconcal.errors import UsageError, UserError, described, unknown_name_error
+from falconcal.shifts.keyed_noise import KeyedNoise
+from falconcal.shifts.stored import objectnet
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """A named set of outliers: ``make(data, size, seed)`` gives batches of inputs for such data."""
+
+    name: str
+    make: Callable[[Part, int, int], Iterator[Tensor]]
+    summary: str = ""
+
+    def batches(
+        self, data: Part, size: int = PREDICTION_BATCH_SIZE, seed: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs shaped like the data's, (N, ...), and labels of -1, (N,)."""
+        for inputs in self.make(data, size, seed):
+            _check(self.name, inputs, data)
+            yield inputs, torch.full((len(inputs),), -1)
+
+    def first(self, count: int) -> "Outliers":
+        """Return the first so many of them."""
+        return replace(self, make=partial(_first, self.make, count))
+
+
+def outliers_from(name: str, part: Part) -> Outliers:
+    """Return a part of any dataset as outliers; its own labels are forgotten."""
+    if not isinstance(part, Part):
+        raise UserError(
+            f"expected a part of a dataset, or falconcal.Examples, got {described(part)}."
+        )
+    return Outliers(name, partial(_inputs_of, name, lambda: part))
+
+
+KIND = CodeKind(
+    "outliers",
+    "a dataset or falconcal.shifts.Outliers",
+    lambda thing: isinstance(thing, Outliers) or is_loader(thing),
+)
+
+
+def find_outliers(name: str, trust: Trust = PERSON) -> Outliers:
+    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset.
+
+    ``trust`` is whose code may be named, where a file names it.
+    """
+    check_name("set of outliers", name)
+    if name in OUTLIERS:
+        return OUTLIERS[name]
+    if name not in DATASETS and ":" not in name:
+        raise unknown_name_error("outliers", name, [*OUTLIERS, *DATASETS])
+    found = look_up(KIND, name, DATASETS, trust)
+    if found is DATASETS["objectnet"]:
+        raise UsageError(
+            f"the test images of {name} are of classes that ImageNet has, so a model of ImageNet "
+            "knows them: write objectnet_outliers for those of its other classes."
+        )
+    if isinstance(found, Outliers):
+        return replace(found, name=name)
+    load = partial(load_named_test, name, {}, trust)
+    return Outliers(name, partial(_inputs_of, name, load))
+
+
+def uniform(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:
+    return bounds.low + bounds.range * noise.uniform(tuple(inputs.shape[1:]))
+
+
+def normal(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:
+    """Return noise about the middle of the range, a quarter of it the deviation, clipped."""
+    middle = bounds.low + bounds.range / 2
+    return bounds.clip(middle + bounds.range / 4 * noise.normal(tuple(inputs.shape[1:])))
+
+
+def constant(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:
+    """Return examples of one value, of images one a channel."""
+    values = noise.uniform(tuple(inputs.shape[1:2]) if inputs.ndim == 4 else (1,))  # (N, channels)
+    values = values.reshape(*values.shape, *[1] * (inputs.ndim - 2))
+    return (bounds.low + bounds.range * values).expand_as(inputs)
+
+
+def permuted(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:  # noqa: ARG001
+    """Return each example with its values in an order of its own; channels of a pixel stay."""
+    columns = inputs.flatten(2) if inputs.ndim == 4 else inputs.flatten(1)[:, None]  # (N, C, P)
+    order = noise.uniform((1, columns.shape[2])).argsort(dim=2, stable=True)  # (N, 1, P)
+    return columns.gather(2, order.expand_as(columns)).reshape(inputs.shape)
+
+
+SYNTHETIC_OUTLIERS: tuple[tuple[str, Callable[[Tensor, Bounds, KeyedNoise], Tensor], str], ...] = (
+    ("uniform_noise", uniform, "every value drawn evenly from the range"),
+    ("normal_noise", normal, "every value normal about the middle of the range"),
+    ("constant_images", constant, "one value everywhere, of images one a channel"),
+    ("permuted_pixels", permuted, "the test examples, each with its pixels in random order"),
+)
+
+
+def _made(
+    name: str,
+    kind: Callable[[Tensor, Bounds, KeyedNoise], Tensor],
+    data: Part,
+    size: int,
+    seed: int,
+) -> Iterator[Tensor]:
+    """Yield as many outliers as the data has examples, each keyed by seed and example."""
+    if data.bounds is None or not data.first(1).inputs.is_floating_point():
+        raise UserError(
+            f"outliers {name} are made for floating-point inputs of a known range: give the data "
+            "its bounds, or choose the test part of a dataset."
+        )
+    first = 0
+    for inputs, _ in data.batches(size):
+        examples = torch.arange(first, first + len(inputs), device=inputs.device)
+        first += len(inputs)
+        yield kind(inputs, data.bounds, KeyedNoise(name, seed, 1, examples)).to(inputs)
+
+
+OUTLIERS: dict[str, Outliers] = {
+    **{
+        name: Outliers(name, partial(_made, name, kind), words)
+        for name, kind, words in SYNTHETIC_OUTLIERS
+    },
+    "objectnet_outliers": Outliers(
+        "objectnet_outliers", objectnet.outlier_batches, "ObjectNet's classes that ImageNet has not"
+    ),
+}
+
+
+def _first(
+    make: Callable[[Part, int, int], Iterator[Tensor]], count: int, data: Part, size: int, seed: int
+) -> Iterator[Tensor]:
+    for inputs in make(data, min(size, count), seed):
+        yield inputs[:count]
+        count -= len(inputs)
+        if count <= 0:
+            return
+
+
+def _inputs_of(
+    name: str,
+    load: Callable[[], Part],
+    data: Part,
+    size: int,
+    seed: int,  # noqa: ARG001 - they are what they are
+) -> Iterator[Tensor]:
+    part = _framed_alike(name, load(), data)
+    if part.bounds != data.bounds:
+        raise UserError(
+            f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
+            "scale one like the other."
+        )
+    for inputs, _ in part.batches(size):
+        yield inputs
+
+
+def _framed_alike(name: str, part: Part, data: Part) -> Part:
+    """Return outliers framed as the data is, so that no other zoom tells them apart."""
+    if isinstance(part, StreamedImages):
+        return replace(part, framing=framing_of(data))
+    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
+    if own is not None and wanted is not None and own != wanted:
+        raise UserError(
+            f"expected outliers {name} framed as the data is, {wanted}, got {own}: give both the "
+            "same settings, or load the outliers with stream=True."
+        )
+    return part
+
+
+def _check(name: str, inputs: Tensor, data: Part) -> None:
+    """Refuse what is not shaped like the data, or has tokens that it has not."""
+    if tuple(inputs.shape[1:]) != data.shape:
+        raise UserError(
+            f"expected outliers {name} of the data's shape {data.shape}, got "
+            f"{tuple(inputs.shape[1:])}: nothing is resized here, so choose a set of that shape."
+        )
+    if inputs.is_floating_point() != data.first(1).inputs.is_floating_point():
+        raise UserError(f"expected outliers {name} of the data's kind, got {inputs.dtype}.")
+    if data.tokens is not None and int(inputs.max()) >= data.tokens:
+        raise UserError(
+            f"expected outliers {name} with tokens below {data.tokens}, got {int(inputs.max())}: "
+            "encode them with the data's own vocabulary."
+        )

@@ -1,0 +1,113 @@
+"""Changes of a study before it is made: by a key as ``--set`` takes it, or by tables of methods."""
+
+import tomllib
+from collections.abc import Collection
+from typing import Any
+
+from falconcal.core.registry import name_and_settings
+from falconcal.errors import UsageError, did_you_mean
+from falconcal.io.parsing import parse_toml
+
+TUNING = ("search", "tuning")  # tables for ``falconcal tune`` alone; no run depends on them
+ENTRIES = ("dataset", "model")
+Values = dict[str, Any]  # a study as TOML gives it
+
+
+def parse_override(change: str) -> tuple[str, Any]:
+    """Return key and value of one ``key=value`` of the command line."""
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
+    return key, _value(text.strip())
+
+
+def set_value(values: Values, key: str, value: Any, known: Collection[str], place: str) -> None:
+    """Put one value in; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
+
+    ``dataset`` and ``model`` have settings too: ``model.hidden``. ``known`` are the settings of the
+    study itself, ``place`` is where the change was asked for.
+    """
+    place = f"{place} {key}"
+    method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
+    if not dot:
+        _check_key(setting, known, place)
+        table = values
+    elif method in ENTRIES and key.strip().startswith(f"{method}."):
+        table = _entry_table(values, method)
+    else:
+        table = _table(values, method, place)
+    table[setting] = value
+
+
+def merge(table: Values, stated: Any, place: str) -> None:
+    """Put settings that a table states in the place of those in another, in any base too."""
+    if not isinstance(stated, dict):
+        raise UsageError(f"{place}: expected a table of settings, got {stated!r}.")
+    for setting, value in stated.items():
+        if setting == "base" and isinstance(value, dict):
+            merge(_base_table(table.setdefault("base", {}), place), value, f"{place}.base")
+        else:
+            table[setting] = value
+
+
+def method_table(values: Values, method: str, place: str) -> Values:
+    """Return the settings of a method, or with ``METHOD.base`` those of the base inside it."""
+    if method.endswith(".base"):
+        outer = method_table(values, method.removesuffix(".base"), place)
+        return _base_table(outer.get("base"), place)
+    methods = values.get("methods")
+    methods = methods if isinstance(methods, dict) else {}
+    table = methods.get(method)
+    if not isinstance(table, dict):
+        raise UsageError(
+            f"{place}: the study has no method {method!r}. {did_you_mean(method, methods)}"
+        )
+    return table
+
+
+def _entry_table(values: Values, kind: str) -> Values:
+    """Return the table of the dataset or the model, made of its name where that stood alone."""
+    name, settings = name_and_settings(kind, values.get(kind, {}))
+    values[kind] = {"name": name, **settings}
+    table: Values = values[kind]
+    return table
+
+
+def _table(values: Values, name: str, place: str) -> Values:
+    """Return the table that a name leads to: of a method, or one of those for tuning."""
+    kind, _, method = name.partition(".")
+    if kind not in TUNING or kind in values.get("methods", {}):
+        return method_table(values, name, place)
+    table = values.setdefault(kind, {})
+    if method and isinstance(table, dict):
+        table = table.setdefault(method, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{place}: expected {name} to be a table, got {table!r}.")
+    return table
+
+
+def _base_table(base: Any, place: str) -> Values:
+    if not isinstance(base, dict):
+        raise UsageError(
+            f"{place}: the base is {base!r}, no table of its own; change the settings of that "
+            "method of the study instead."
+        )
+    return base
+
+
+def _check_key(setting: str, known: Collection[str], place: str) -> None:
+    if setting not in known:
+        raise UsageError(
+            f"{place}: unknown setting. {did_you_mean(setting, known)} "
+            "A method's setting is written METHOD.SETTING=value, for example falcon.epochs=10."
+        )
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML would, and anything else as a string."""
+    try:
+        return parse_toml(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    except ValueError as error:
+        raise UsageError(f"--set: cannot take {text[:40]} ...: {error}.") from None

@@ -1,0 +1,215 @@
+"""The ledger of trials: Optuna's storage, shared by any number of workers.
+
+Trials are planned beforehand, each with a number of its own. A worker claims one that waits, and
+holds a lock file for as long as it lives; a trial whose worker is dead is put down as killed and
+planned again. So no trial is lost, none is done twice, and N trials are N however many work.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import filelock
+import optuna
+import sqlalchemy
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from falconcal.core.randomness import combined_seed
+from falconcal.errors import UsageError, UserError
+from falconcal.io.atomic import write_text
+from falconcal.io.trial_rows import TrialRow
+from falconcal.studies.tuning.spaces import as_choice
+
+WAIT = 60  # seconds that a write to SQLite waits for another
+TRIAL_STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+}
+
+
+class TrialStore:
+    """The trials of a study's methods in one storage, and beside it in one folder."""
+
+    def __init__(self, directory: Path, storage: str | None, study: str) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.directory, self.study = directory, study
+        self.storage = _open(storage or f"sqlite:///{(directory / 'trials.db').resolve()}")
+        self.lock = filelock.FileLock(directory / ".claims.lock")
+        self.worker = uuid4().hex
+
+    def close(self) -> None:
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
+    def trials_of(
+        self, method: str, pruner: optuna.pruners.BasePruner | None = None
+    ) -> optuna.Study:
+        """Return the Optuna study of a method, made when it is not there."""
+        study = optuna.create_study(
+            storage=self.storage,
+            study_name=f"{self.study}/{method}",
+            direction="minimize",
+            load_if_exists=True,
+            pruner=pruner or optuna.pruners.NopPruner(),
+        )
+        self._belong(study)
+        return study
+
+    def plan(self, trials: optuna.Study, points: Iterable[dict[str, Any]]) -> None:
+        """Plan the points that are not planned yet; a point's place among them is its number."""
+        there = {_number(trial) for trial in trials.get_trials(deepcopy=False)}
+        for number, point in enumerate(points):
+            if number not in there:
+                kept = {name: as_choice(value) for name, value in point.items()}
+                trials.enqueue_trial(kept, user_attrs={"number": number})
+
+    def waiting(self, trials: optuna.Study) -> int:
+        """Return how many trials nobody has begun."""
+        return len(trials.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+
+    def claim(self, trials: optuna.Study, seed: int) -> Trial | None:
+        """Take the first trial that waits, if any, for this process alone."""
+        with self.lock:
+            waiting = trials.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+            if not waiting:
+                return None
+            first = min(waiting, key=_number)
+            self.storage.set_trial_user_attr(first._trial_id, "worker", self.worker)
+            self.storage.set_trial_state_values(first._trial_id, TrialState.RUNNING)
+        # where the point is left to Optuna, it draws from seed and number, whoever works
+        trials.sampler = optuna.samplers.TPESampler(
+            seed=combined_seed(seed, _number(first)) % 2**32
+        )
+        return Trial(trials, first._trial_id)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Show that this process is alive; the system lets go of the lock however it ends."""
+        path = self._sign_of_life(self.worker)
+        path.parent.mkdir(exist_ok=True)
+        with filelock.FileLock(path):
+            yield
+        path.unlink(missing_ok=True)
+
+    def plan_again(self, trials: optuna.Study) -> int:
+        """Put down as killed what a dead process left, plan it again, and return how many."""
+        with self.lock:
+            left = trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            dead = [trial for trial in left if self._dead(trial.user_attrs["worker"])]
+            for trial in dead:
+                self.storage.set_trial_user_attr(trial._trial_id, "killed", True)
+                self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+                trials.enqueue_trial(_planned(trial), user_attrs={"number": _number(trial)})
+        return len(dead)
+
+    def ended(self, method: str) -> list[TrialRow]:
+        """Return the trials of a method that have ended, in that order."""
+        trials = optuna.load_study(study_name=f"{self.study}/{method}", storage=self.storage)
+        ended = trials.get_trials(deepcopy=False, states=tuple(TRIAL_STATES))
+        ended.sort(key=lambda trial: trial.datetime_complete or datetime.max)
+        return [_row(self.study, method, trial) for trial in ended]
+
+    def rows(self) -> list[TrialRow]:
+        """Return every trial that has ended, by method and number."""
+        names = [name.rpartition("/") for name in optuna.get_all_study_names(self.storage)]
+        methods = sorted(method for study, _, method in names if study == self.study)
+        return [
+            row
+            for method in methods
+            for row in sorted(self.ended(method), key=lambda row: int(row["trial"]))
+        ]
+
+    def write_rows(self) -> None:
+        """Write trials.jsonl: all of the storage each time, so it can lack nothing."""
+        with self.lock:
+            lines = [json.dumps(row) + "\n" for row in self.rows()]
+            write_text(self.directory / "trials.jsonl", "".join(lines))
+
+    def _belong(self, trials: optuna.Study) -> None:
+        """Refuse trials of another folder: they met other images, and their workers are unseen."""
+        file = self.directory / ".ledger"
+        if not file.exists():
+            write_text(file, uuid4().hex)
+        here = file.read_text()
+        if trials.user_attrs.get("folder") != here and trials.get_trials(deepcopy=False):
+            raise UserError(
+                f"the storage holds trials of {trials.study_name} made in another output folder: "
+                "give that one with --out, or another --storage."
+            )
+        trials.set_user_attr("folder", here)
+
+    def _sign_of_life(self, worker: str) -> Path:
+        return self.directory / ".workers" / worker
+
+    def _dead(self, worker: str) -> bool:
+        """Tell whether nobody holds a worker's lock any more."""
+        path = self._sign_of_life(worker)
+        # the storage may be a stranger's: the name of a file elsewhere is nobody of ours
+        if not re.fullmatch("[0-9a-f]{32}", worker) or not path.exists():
+            return True
+        try:
+            with filelock.FileLock(path, timeout=0):
+                path.unlink(missing_ok=True)
+        except filelock.Timeout:
+            return False
+        return True
+
+
+def _number(trial: FrozenTrial) -> int:
+    return int(trial.user_attrs["number"])
+
+
+def keep(trial: Trial, outcome: TrialRow) -> None:
+    """Store what a trial found beside its state."""
+    trial.set_user_attr("outcome", outcome)
+
+
+def _planned(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the point of a trial: what was planned, or what a sampler had chosen by then."""
+    fixed: dict[str, Any] = trial.system_attrs.get("fixed_params", {})
+    return {**fixed, **trial.params}
+
+
+def _row(study: str, method: str, trial: FrozenTrial) -> TrialRow:
+    killed = trial.user_attrs.get("killed", False)
+    row = {
+        "study": study,
+        "method": method,
+        "trial": _number(trial),
+        "state": "killed" if killed else TRIAL_STATES[trial.state],
+    }
+    if killed:
+        return {**row, "reason": "its process was killed; the trial was planned again"}
+    return {**row, **trial.user_attrs.get("outcome", {})}
+
+
+def check_storage(url: str | None) -> None:
+    """Refuse what is no URL of a database, before anything is trained for it."""
+    if url is not None:
+        with _opening(url):
+            sqlalchemy.make_url(url).get_dialect()
+
+
+def _open(url: str) -> RDBStorage:
+    arguments = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
+    with _opening(url):
+        return RDBStorage(url, engine_kwargs=arguments)
+
+
+@contextmanager
+def _opening(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (ImportError, sqlalchemy.exc.SQLAlchemyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(
+            f"cannot open the storage {url}: {reason}. Expected a URL such as "
+            "sqlite:///trials.db or postgresql://user@host/name."
+        ) from None

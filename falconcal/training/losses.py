@@ -1,0 +1,163 @@
+"""Losses as pure functions of logits and labels: FALCON's first, then those of its rivals.
+
+Tomani & Buettner, "Towards Trustworthy Predictions from Deep Neural Networks with Fast Adversarial
+Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' code differ, the code's
+form is the default, since the published numbers rest on it, and the paper's has a name.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falconcal.core.module_state import at_least_float32
+from falconcal.errors import UserError, described
+from falconcal.metrics.binning import bin_index
+
+EntropyForm = Literal["renormalised", "literal"]
+CalibrationForm = Literal["half_sum", "root"]
+Total = Callable[[Tensor], Tensor]
+EvidentialForm = Literal["squares", "log", "digamma"]
+
+
+def predictive_entropy_loss(
+    logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
+) -> Tensor:
+    """L_S, equation 2: the mean over examples of the pull of wrong classes to uniform.
+
+    ``renormalised`` makes the wrong classes uniform among themselves and leaves the true class
+    alone. ``literal`` is the paper's formula; it pulls probability off the true class as well, and
+    with a weight of 50 the best answer gives the true class 0.02.
+    """
+    return predictive_entropy_terms(logits, labels, form).mean()
+
+
+def predictive_entropy_terms(
+    logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
+) -> Tensor:
+    """L_S of each example: (N, C), (N,) -> (N,)."""
+    _check_form(form, EntropyForm)
+    _check_logits(logits, labels)
+    logits, classes = at_least_float32(logits), logits.shape[1]
+    wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
+    if form == "renormalised":
+        log_probs = logits.masked_fill(~wrong, -torch.inf).log_softmax(1)  # over wrong classes
+        share = classes - 1
+    else:
+        log_probs = logits.log_softmax(1)
+        share = classes
+    # masked_fill before the sum: the true class is -inf here, and 0 * inf has no gradient
+    return -log_probs.masked_fill(~wrong, 0.0).sum(1) / share
+
+
+def calibration_loss(
+    logits: Tensor,
+    labels: Tensor,
+    bins: int = 10,
+    form: CalibrationForm = "half_sum",
+    total: Total = lambda value: value,
+) -> Tensor:
+    """L_adv, equation 3: distance of each confidence from the accuracy of its bin.
+
+    ``half_sum`` is half the sum of squares over the batch, the authors' code; ``root`` is the root
+    of the sum, the paper. The accuracy carries no gradient; the gradient flows through confidence.
+    ``total`` sums over processes that share a batch: the bins are those of the whole batch, and the
+    losses of the processes add up to that of the whole.
+    """
+    _check_form(form, CalibrationForm)
+    _check_logits(logits, labels)
+    confidence, predicted = at_least_float32(logits).softmax(1).max(1)  # (N,), (N,)
+    accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins, total)  # (N,)
+    squares = (accuracy - confidence).square().sum()
+    if form == "half_sum":
+        return 0.5 * squares
+    # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there;
+    # a part of a batch has its share of the whole's root
+    whole = total(squares.detach().clone())
+    root = torch.where(whole == 0, 1.0, whole).sqrt()
+    return squares / (2 * root) + squares.detach() / (2 * root)
+
+
+def _check_form(form: str, forms: Any) -> None:
+    if form not in get_args(forms):
+        raise UserError(f"expected the form {' or '.join(get_args(forms))}, got {form!r}.")
+
+
+def _check_logits(logits: object, labels: object) -> None:
+    """Refuse what has no gradient to give: an array, a list, nothing at all."""
+    for name, given, axes in (("logits", logits, 2), ("labels", labels, 1)):
+        if not isinstance(given, Tensor) or given.ndim != axes:
+            expected = "(N, C)" if axes == 2 else "(N,)"
+            raise UserError(f"expected {name}, a tensor {expected}, got {described(given)}.")
+
+
+def bin_accuracy(
+    confidence: Tensor, correct: Tensor, bins: int, total: Total = lambda value: value
+) -> Tensor:
+    """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
+    # NaN has no bin; through the confidence it stays in the loss, where training looks for it
+    index = bin_index(confidence.nan_to_num(), bins)  # (N,)
+    counts = total(torch.bincount(index, minlength=bins))  # (M,)
+    hits = total(torch.bincount(index, weights=correct.double(), minlength=bins))  # (M,)
+    return (hits / counts.clamp_min(1))[index].to(confidence.dtype)
+
+
+def l2_penalty(model: nn.Module) -> Tensor:
+    """Return the sum of squared dense weights, the authors' L2 term (gradient 2w, biases free)."""
+    weights = [layer.weight for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not weights:
+        raise UserError("l2_weight needs a model with nn.Linear layers, found none: set it to 0.")
+    return torch.stack([weight.square().sum() for weight in weights]).sum()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """L_CCE: the mean over examples, in float32 or wider even under mixed precision.
+
+    With smoothing, that share of each label is spread evenly over all classes.
+    """
+    return functional.cross_entropy(at_least_float32(logits), labels, label_smoothing=smoothing)
+
+
+def focal_loss(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
+    """Lin et al. 2017, equation 4: the mean of -(1 - p_y)^gamma log p_y."""
+    log_probs = at_least_float32(logits).log_softmax(1).gather(1, labels[:, None])[:, 0]  # (N,)
+    # at p_y = 1 a power below 1 has an infinite slope, times a log of 0: no step is wanted there
+    wrong = (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny)
+    return -(wrong**gamma * log_probs).mean()
+
+
+def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "squares") -> Tensor:
+    """Sensoy et al. 2018: the mean expected loss under Dir(alpha), given log alpha: (N, C), (N,).
+
+    ``squares`` is equation 5, ``log`` the likelihood of equation 3, ``digamma`` the expected
+    cross-entropy of equation 4.
+    """
+    _check_form(form, EvidentialForm)
+    alpha = at_least_float32(log_alpha).exp()  # (N, C)
+    truth = functional.one_hot(labels, alpha.shape[1]).to(alpha)  # (N, C)
+    strength = alpha.sum(1, keepdim=True)  # (N, 1)
+    if form == "squares":
+        probs = alpha / strength
+        return ((truth - probs).square() + probs * (1 - probs) / (strength + 1)).sum(1).mean()
+    function = torch.log if form == "log" else torch.digamma
+    return (truth * (function(strength) - function(alpha))).sum(1).mean()
+
+
+def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
+    """Sensoy et al. 2018: the mean KL(Dir(y + (1 - y) * alpha) || Dir(1)), given log alpha."""
+    alpha = at_least_float32(log_alpha).exp()
+    truth = functional.one_hot(labels, alpha.shape[1]).bool()
+    alpha = alpha.masked_fill(truth, 1.0)  # (N, C): what speaks for wrong classes alone
+    strength = alpha.sum(1, keepdim=True)  # (N, 1)
+    spread = torch.lgamma(strength)[:, 0] - torch.lgamma(alpha).sum(1)
+    pull = ((alpha - 1) * (torch.digamma(alpha) - torch.digamma(strength))).sum(1)
+    return (spread - math.lgamma(alpha.shape[1]) + pull).mean()
+
+
+def divergence_from_uniform(logits: Tensor) -> Tensor:
+    """Lee et al. 2018: the mean of KL(U || p) = -log C - (1/C) sum log p_k, 0 for a uniform p."""
+    log_probs = at_least_float32(logits).log_softmax(1)  # (N, C)
+    return -math.log(logits.shape[1]) - log_probs.mean()
