@@ -15,7 +15,7 @@ from tests.stripes import Columns
 
 
 class Everything:
-    """All public names, at the root or in their package, not typed: what they are given is wrong."""
+    """All public names, of the root and of packages, not typed: what they get is wrong."""
 
     packages = (
         "data", "shifts", "metrics", "models", "evidence", "training", "training.losses",
@@ -296,9 +296,10 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     "a file that is None": (lambda _: API.read_predictions(None), "path of a file, got None"),
     "a model file that is None": (lambda _: API.load(None), "path of a file, got None"),
     "a batch size that is text": (
-        lambda _: API.score_under_shift(model(), EXAMPLES, [], batch_size="all"), "at least 1 example"
+        lambda _: API.score_under_shift(model(), EXAMPLES, [], batch_size="all"),
+        "at least 1 example",
     ),
-    "rows of None": (lambda _: API.scores_to_rows(None), r"table that falconcal\.score gives"),
+    "rows of None": (lambda _: API.scores_to_rows(None), "table that .*score_under_shift gives"),
     "two shifts, one None": (lambda _: CONTRAST | None, "two shifts in a row"),
     "numbers of examples in a list": (
         lambda _: CONTRAST.at(INPUTS, 1, examples=list(range(12))), None
