@@ -4,19 +4,20 @@
 
 LeNet at batch 100 on 28x28: a step of SVI, of last-layer SVI and of MNF against plain cross-entropy
 with the same Adam (fused), the same memory format and the same threads. CPU time of this process,
-the kinds interleaved in one run, the least of the rounds. The table goes into docs/cost.md.
+the kinds interleaved in one run, the least of the rounds; three repetitions of all of it. The
+table, medians and the spread, goes into docs/cost.md.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.pages import write_between
-from benchmarks.step_cost import cpu_time, step_of
+from benchmarks.cost_page import with_goals, write_page
+from benchmarks.step_cost import step_of
+from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.methods import MNF, SVI, L2Dropout, LastLayerSVI
 from falconcal.methods.variational import Variational
 from falconcal.models import LeNet
@@ -26,7 +27,6 @@ ROUNDS, STEPS = 15, 4
 METHODS: dict[str, Variational] = {
     "svi": SVI(), "last_layer_svi": LastLayerSVI(), "mnf": MNF(),
 }  # fmt: skip
-GOALS = {"svi": "at most 2.5"}
 
 
 def main() -> None:
@@ -35,11 +35,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    figures = {**step_ratios(), "threads": arguments.threads}
-    print(json.dumps(figures, indent=2))
+    figures = repeated(step_ratios) | {"threads": [arguments.threads]}
+    print(with_goals(figures))
     if arguments.file is not None:
-        arguments.file.write_text(json.dumps(figures, indent=2) + "\n")
-        write_page(figures)
+        write_figures(arguments.file, figures)
+        write_page()
 
 
 def step_ratios() -> dict[str, float]:
@@ -53,7 +53,7 @@ def step_ratios() -> dict[str, float]:
         for name, step in steps.items():
             times[name].append(cpu_time(partial(_repeat, step)))
     least = {name: min(seconds) for name, seconds in times.items()}
-    return {name: round(least[name] / least["plain"], 2) for name in METHODS}
+    return {f"step, LeNet, {name}": round(least[name] / least["plain"], 2) for name in METHODS}
 
 
 def _batch() -> torch.Tensor:
@@ -63,15 +63,6 @@ def _batch() -> torch.Tensor:
 def _repeat(step: Callable[[], object]) -> None:
     for _ in range(STEPS):
         step()
-
-
-def write_page(figures: dict[str, float]) -> None:
-    """Put the table into the page on cost."""
-    lines = ["| what | figure | goal |", "| --- | ---: | --- |"]
-    for name, value in figures.items():
-        what = f"step, LeNet, `{name}`" if name in METHODS else name
-        lines.append(f"| {what} | {value} | {GOALS.get(name, '')} |")
-    write_between("docs/cost.md", "bayesian", "bayesian_cost", "\n".join(lines))
 
 
 if __name__ == "__main__":

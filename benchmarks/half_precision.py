@@ -28,7 +28,7 @@ from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.models import VGG, make_model
 from falconcal.predictions import predict
-from falconcal.training.loop import Precision
+from falconcal.training.precision import Precision
 from falconcal.training.preparing import laid_out, lay_out_weights
 
 HALF: Precision = "bf16-mixed"

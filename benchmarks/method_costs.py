@@ -4,15 +4,15 @@
 
 Goes over the table of methods, each with its own defaults. Batches of 100 images of 28x28, one
 thread, CPU time of this process, the methods interleaved in one run, the least of the rounds, which
-noise can only lengthen. A step is timed through ``fit``, as a training of a few batches less one of
-a single batch, so it holds whatever a method does with a batch: all networks, all members of an
-ensemble. A prediction is one by the module that ``fit`` returned. Recalibration takes no steps of
-its own; it is timed after dropout. The table goes into docs/cost.md.
+noise can only lengthen; three repetitions of all of it. A step is timed through ``fit``, as a
+training of a few batches less one of a single batch, so it holds whatever a method does with a
+batch: all networks, all members of an ensemble. A prediction is one by the module that ``fit``
+returned. Recalibration takes no steps of its own; it is timed after dropout. What another command
+measures is not measured here again. The table, medians and the spread, goes into docs/cost.md.
 """
 
 import argparse
 import dataclasses
-import json
 import warnings
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.pages import write_between
-from benchmarks.step_cost import cpu_time
+from benchmarks.cost_page import ELSEWHERE, methods, write_page
+from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.data import Bounds, Examples
 from falconcal.method import Method
 from falconcal.methods import METHODS
@@ -36,7 +36,6 @@ DATA = Examples(
     Bounds(0.0, 1.0),
 )
 ONE_EPOCH = {"epochs": 1, "accelerator": "cpu"}
-Figures = dict[str, dict[str, float | None]]  # method -> what -> times dropout's
 
 
 def main() -> None:
@@ -45,15 +44,21 @@ def main() -> None:
     file = parser.parse_args().file
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # a few steps teach nothing, and falconcal says so
+    figures = repeated(measured)
+    print(methods(figures))
+    if file is not None:
+        write_figures(file, figures)
+        write_page()
+
+
+def measured() -> dict[str, float]:
+    """Return steps and predictions relative to dropout's, but for what another file holds."""
     timed = {name: Timed(made(name)) for name in METHODS}
     for _ in range(ROUNDS):
         for method in timed.values():
             method.time()
-    figures = ratios(timed)
-    print(table(figures))
-    if file is not None:
-        file.write_text(json.dumps(figures, indent=2) + "\n")
-        write_between("docs/cost.md", "methods", "method_costs", table(figures))
+    found = ratios(timed)
+    return {name: value for name, value in found.items() if name not in ELSEWHERE}
 
 
 def made(name: str) -> Method:
@@ -78,10 +83,12 @@ class Timed:
             self.times["long"].append(cpu_time(partial(fit, self.method, LONG)))
         self.times["prediction"].append(cpu_time(partial(predict, self.model, DATA.first(BATCH))))
 
-    def least(self) -> dict[str, float | None]:
+    def least(self) -> dict[str, float]:
         least = {name: min(times) for name, times in self.times.items() if times}
-        steps = (least["long"] - least["short"]) / (LONG - SHORT) if "long" in least else None
-        return {"step": steps, "prediction": least["prediction"]}
+        found = {"prediction": least["prediction"]}
+        if "long" in least:
+            found["step"] = (least["long"] - least["short"]) / (LONG - SHORT)
+        return found
 
 
 def fit(method: Method, batches: int) -> nn.Module:
@@ -90,25 +97,13 @@ def fit(method: Method, batches: int) -> nn.Module:
     return method.fit(LeNet(), train, DATA.first(BATCH).batches(BATCH))
 
 
-def ratios(timed: dict[str, Timed]) -> Figures:
-    least = {name: method.least() for name, method in timed.items()}
-    plain = least["dropout"]
+def ratios(timed: dict[str, Timed]) -> dict[str, float]:
+    plain = timed["dropout"].least()
     return {
-        name: {what: _ratio(value, plain[what]) for what, value in times.items()}
-        for name, times in least.items()
+        f"{name}, {what}": round(value / plain[what], 2)
+        for name, method in timed.items()
+        for what, value in method.least().items()
     }
-
-
-def _ratio(value: float | None, plain: float | None) -> float | None:
-    return None if value is None or plain is None else round(value / plain, 2)
-
-
-def table(figures: Figures) -> str:
-    lines = ["| method | training step | prediction |", "| --- | ---: | ---: |"]
-    for name, times in figures.items():
-        cells = ["" if value is None else f"{value:.2f}" for value in times.values()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -3,27 +3,31 @@
     pip install -e '.[dev,peers]' --constraint constraints.txt
     python -m benchmarks.metric_speed results/evidence/speed.json
 
-One thread. Times are CPU seconds, the rivals interleaved with ours, the least of several rounds.
-Peak memory is that of a process of its own.
+One thread. Times are CPU seconds, the rivals interleaved with ours, the least of several rounds;
+three repetitions of all of it, of which the page shows medians and the spread. Peak memory is that
+of a process of its own.
 """
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy
 import torch
 
-from benchmarks.pages import write_between
+from benchmarks.pages import table, write_between
+from benchmarks.timing import Figures, cpu_time, repeated, shown, write_figures
 from falconcal import Accumulator, Predictions, expected_calibration_error
 from falconcal.evidence.intervals import draws
 
 BINS, RESAMPLES = 10, 1000
+OURS = "falconcal"
+ECE, RESAMPLING = "ECE, 1,000,000 x 10", "1,000 resamples of ECE, 100,000 examples"
+MEGABYTES = "megabytes of an accumulator at"
 
 
 def main() -> None:
@@ -36,31 +40,42 @@ def main() -> None:
     if arguments.accumulate is not None:
         print(accumulated(arguments.accumulate))
         return
+    found = repeated(partial(measured, arguments.rounds))
+    print(page(found))
+    if arguments.file is not None:
+        write_figures(arguments.file, found)
+        write_between("docs/evidence.md", "speed", "metric_speed", page(found))
+
+
+def measured(rounds: int) -> dict[str, float]:
+    """Return CPU seconds by task and rival, how many times ours the others take, and megabytes."""
+    tasks = {ECE: calibration_error(rounds), RESAMPLING: bootstrap()}
     found = {
-        "calibration_error": calibration_error(arguments.rounds),
-        "bootstrap": bootstrap(),
-        "accumulator_megabytes": {str(size): peak(size) for size in (10**5, 10**6, 10**7)},
+        f"{task}: {rival}": value for task, times in tasks.items() for rival, value in times.items()
     }
-    print(json.dumps(found, indent=1))
-    arguments.file.parent.mkdir(parents=True, exist_ok=True)
-    arguments.file.write_text(json.dumps(found, indent=1) + "\n")
-    write_page(found)
+    found |= {
+        f"{task}: {rival}, ratio": round(value / times[OURS], 1)
+        for task, times in tasks.items()
+        for rival, value in times.items()
+        if rival != OURS
+    }
+    return found | {f"{MEGABYTES} {size:,}": peak(size) for size in (10**5, 10**6, 10**7)}
 
 
 def calibration_error(rounds: int) -> dict[str, float]:
     """Time ECE from 1,000,000 x 10 probabilities and labels, checks included."""
-    from netcal.metrics import ECE
+    from netcal import metrics
     from torchmetrics.functional.classification import multiclass_calibration_error
 
     probs, labels = simulated(1_000_000)
     double, whole = probs.double().numpy(), labels.numpy()
     return timed(
         {
-            "falconcal": lambda: expected_calibration_error(
+            OURS: lambda: expected_calibration_error(
                 Predictions.from_probabilities(probs, labels), BINS
             ),
             "torchmetrics": lambda: multiclass_calibration_error(probs, labels, 10, n_bins=BINS),
-            "netcal": lambda: ECE(BINS).measure(double, whole),
+            "netcal (float64)": lambda: metrics.ECE(BINS).measure(double, whole),
         },
         rounds,
     )
@@ -79,7 +94,7 @@ def bootstrap() -> dict[str, float]:
 
     whole = plain_error(confidence, correct)
     assert abs(whole - expected_calibration_error(scores)) < 1e-9
-    return timed({"falconcal": lambda: draws(scores, "ece", RESAMPLES, 0), "loop": plain}, 3)
+    return timed({OURS: lambda: draws(scores, "ece", RESAMPLES, 0), "loop": plain}, 3)
 
 
 def plain_error(confidence: numpy.ndarray, correct: numpy.ndarray) -> float:
@@ -93,9 +108,7 @@ def timed(rivals: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
     least = dict.fromkeys(rivals, float("inf"))
     for _ in range(rounds):
         for name, run in rivals.items():
-            before = time.process_time()
-            run()
-            least[name] = min(least[name], time.process_time() - before)
+            least[name] = min(least[name], cpu_time(run))
     return {name: round(seconds, 4) for name, seconds in least.items()}
 
 
@@ -119,22 +132,26 @@ def accumulated(examples: int) -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
-def write_page(found: dict[str, dict[str, float]]) -> None:
-    """Put the table into the page on evidence."""
-    error, loop = found["calibration_error"], found["bootstrap"]
+def page(found: Figures) -> str:
+    """Return the table of the page on evidence."""
+    rivals = [name.removesuffix(", ratio") for name in found if name.endswith(", ratio")]
     rows = [
-        ("ECE, 1,000,000 x 10: torchmetrics", error["torchmetrics"], error["falconcal"]),
-        ("ECE, 1,000,000 x 10: netcal (float64)", error["netcal"], error["falconcal"]),
-        ("1,000 resamples of ECE, 100,000 examples: loop", loop["loop"], loop["falconcal"]),
+        [
+            rival,
+            shown(found[rival]),
+            shown(found[f"{rival.partition(':')[0]}: {OURS}"]),
+            shown(found[f"{rival}, ratio"]),
+        ]
+        for rival in rivals
     ]
-    lines = ["| against | theirs, s | ours, s | ratio |", "| --- | ---: | ---: | ---: |"]
-    lines += [
-        f"| {name} | {theirs} | {ours} | {theirs / ours:.1f} |" for name, theirs, ours in rows
-    ]
-    megabytes = found["accumulator_megabytes"]
-    memory = ", ".join(f"{size:,} at {int(count):,}" for count, size in megabytes.items())
-    lines += ["", f"Peak memory of a process with an accumulator, in MB by examples: {memory}."]
-    write_between("docs/evidence.md", "speed", "metric_speed", "\n".join(lines))
+    lines = table(["against", "theirs, s", "ours, s", "ratio"], rows)
+    sizes = {
+        name.removeprefix(MEGABYTES): shown(values)
+        for name, values in found.items()
+        if name.startswith(MEGABYTES)
+    }
+    memory = ", ".join(f"{size} at{count}" for count, size in sizes.items())
+    return f"{lines}\n\nPeak memory of a process with an accumulator, in MB by examples: {memory}."
 
 
 if __name__ == "__main__":

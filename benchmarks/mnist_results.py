@@ -141,6 +141,7 @@ def context() -> dict[str, Any]:
             for name in ("calibration_weight", "entropy_weight")
         },
         "trials": trials.trials(tuning),
+        "effort": trials.effort(tuning),
         "whole_trials": {name: trials.whole_trials(tuning, name) for name in trials.WHOLE},
         "chosen_whole": best_of(trials.read_whole(tuning))[tables.BEYOND],
         "lowest_whole": trials.lowest_whole(tuning),

@@ -11,10 +11,14 @@ from typing import Any
 import polars
 
 from benchmarks.choose_settings import read
-from benchmarks.pages import ROOT, table
+from benchmarks.cost_page import STEPS
+from benchmarks.pages import table
+from benchmarks.timing import read_figures
 from falconcal.layout import PLAIN
+from falconcal.report.evidence import resamples_for
 from falconcal.report.published import published
 from falconcal.report.trials import rank_correlations
+from falconcal.report.verdicts import corrected_chance
 from falconcal.tuning.choice import best_of, enough
 
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece")
@@ -24,7 +28,6 @@ RECALIBRATED = (
     "falcon", "falcon_temperature", "evidential", "evidential_temperature", "dropout",
     "temperature", "scaling_binning",
 )  # fmt: skip
-STEPS = ROOT / "results" / "cost" / "steps.json"  # measured in turns with plain steps
 AS_PUBLISHED = ("falcon", "falcon_published")  # the paper's method, searched and with its weights
 BEYOND = "falcon_beyond"  # searched at the budget of a run, from the published weights
 NOT_YET = "Not measured yet."
@@ -151,7 +154,7 @@ def _few(kept: Kept, method: str) -> str:
 def differences(kept: Kept, first: str = "falcon") -> str:
     """Return one method less every other: mean micro ECE, paired over examples."""
     found = kept.comparisons.filter(kind="difference", figure="mean_micro_ece")
-    rows = []
+    rows, resamples = [], resamples_for(len({*found["first"], *found["second"]}))
     for row in found.to_dicts():
         if first not in (row["first"], row["second"]):
             continue
@@ -159,7 +162,8 @@ def differences(kept: Kept, first: str = "falcon") -> str:
         other, sign = (row["first"], -1) if turned else (row["second"], 1)
         low, high = sorted((sign * row["low"], sign * row["high"]))
         value = f"{sign * row['value']:+.3f}"
-        rows.append([other, value, f"{low:+.3f} to {high:+.3f}", f"{row['p_holm']:.2g}"])
+        chance = corrected_chance(row, resamples)
+        rows.append([other, value, f"{low:+.3f} to {high:+.3f}", chance])
     return table(["falcon less", "difference", "95 % interval", "p, after Holm"], rows)
 
 
@@ -300,7 +304,7 @@ def _goals_of(measured: dict[str, Kept], method: str) -> list[list[str]]:
         )
         words = f"{figure['micro_ece']:.3f}; the lowest is {below} with {lowest:.3f}"
         asked.append(("below every baseline", figure["micro_ece"] < lowest, words))
-        cost = json.loads(STEPS.read_text())["step, LeNet, shared"]
+        cost = statistics.median(read_figures(STEPS)["step, LeNet, shared"])
         asked.append(_at_most("a step at most 2.4 times a plain one (docs/cost.md)", cost, 2.4))
     else:
         asked.append(_at_most("mean macro ECE at most 0.12", figure["macro_ece"], 0.12))

@@ -1,5 +1,6 @@
 """The tables of RESULTS.md that tell how settings were chosen, from the trials that were kept."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,24 @@ def best_row(folder: Path) -> str:
         (name for name in best if name.startswith("falcon_")),
         key=lambda name: best[name]["criterion"],
     )
+
+
+def effort(folder: Path) -> dict[str, Any]:
+    """Return how many trials, ended ones, the methods had: alike, and those that had more.
+
+    Searches at the budget of a run count, and so does one that was done again.
+    """
+    files = sorted(folder.glob("*trials.jsonl"))
+    rows = [row for file in files for row in read(file) if row["state"] == "complete"]
+    counts = Counter(row["method"] for row in rows)
+    alike = counts["falcon"]
+    family = {name: count for name, count in counts.items() if name.startswith("falcon")}
+    return {
+        "alike": alike,
+        "more": {name: count for name, count in counts.items() if count > alike},
+        "family": sum(family.values()),
+        "rows": len(family),
+    }
 
 
 def trials(folder: Path) -> str:

@@ -8,13 +8,18 @@ ROOT = Path(__file__).parents[1]
 
 def write_between(page: str, name: str, script: str, text: str) -> None:
     """Replace what stands between the marks of a name in a page, a path from the root."""
-    mark, end = f"<!-- {name}: written by benchmarks/{script}.py -->", f"<!-- end of {name} -->"
     file = ROOT / page
-    before, found, rest = file.read_text().partition(mark)
+    file.write_text(put_between(file.read_text(), name, script, text))
+
+
+def put_between(page: str, name: str, script: str, text: str) -> str:
+    """Return the text of a page with what stands between the marks of a name replaced."""
+    mark, end = f"<!-- {name}: written by benchmarks/{script}.py -->", f"<!-- end of {name} -->"
+    before, found, rest = page.partition(mark)
     _, closed, after = rest.partition(end)
-    assert found, f"{page} lacks {mark}"
-    assert closed, f"{page} lacks {end}"
-    file.write_text(f"{before}{mark}\n{text}\n{end}{after}")
+    assert found, f"the page lacks {mark}"
+    assert closed, f"the page lacks {end}"
+    return f"{before}{mark}\n{text}\n{end}{after}"
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

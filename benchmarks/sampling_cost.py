@@ -4,12 +4,11 @@
 
 LeNet on 28x28 and VGG19 on 32x32, 50 samples, batches of 100 and of 500 (VGG19: 32); beside it the
 same draws by 50 passes, one after another. CPU time of this process, one thread, the kinds
-interleaved in one run, the least of the rounds, which noise can only lengthen. The table goes into
-docs/cost.md.
+interleaved in one run, the least of the rounds, which noise can only lengthen; three repetitions of
+all of it. The table, medians and the spread, goes into docs/cost.md.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,14 +16,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks.pages import write_between
-from benchmarks.step_cost import cpu_time
+from benchmarks.cost_page import sampling, write_page
+from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.methods import MCDropout
 from falconcal.models import VGG, LeNet
 from falconcal.training.preparing import laid_out, lay_out_weights
 
 SAMPLES = 50
-GOAL = 2.5
 # network, images, how often it is timed
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "LeNet, 100 images": (LeNet, (100, 1, 28, 28), 15),
@@ -38,12 +36,19 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="?", help="the figures as JSON")
     file = parser.parse_args().file
     torch.set_num_threads(1)
-    figures = {name: ratios(*case) for name, case in CASES.items()}
-    print(json.dumps(figures, indent=2))
+    figures = repeated(measured)
+    print(sampling(figures))
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(figures, indent=2) + "\n")
-        write_page(figures)
+        write_figures(file, figures)
+        write_page()
+
+
+def measured() -> dict[str, float]:
+    return {
+        f"{name}, {kind}": value
+        for name, case in CASES.items()
+        for kind, value in ratios(*case).items()
+    }
 
 
 def ratios(make: Callable[[], nn.Module], shape: tuple[int, ...], rounds: int) -> dict[str, float]:
@@ -69,20 +74,6 @@ def timed(kinds: dict[str, nn.Module], inputs: Tensor, rounds: int) -> dict[str,
             if kind != "pass by pass" or number == 0:
                 times[kind].append(cpu_time(partial(model, inputs)))
     return {kind: min(seconds) for kind, seconds in times.items()}
-
-
-def write_page(figures: dict[str, dict[str, float]]) -> None:
-    """Put the table into the page on cost."""
-    lines = ["| prediction | sampled | goal | pass by pass |", "| --- | ---: | --- | ---: |"]
-    lines += [
-        f"| {name} | {found['sampled']} | {_goal(name)} | {found['pass by pass']} |"
-        for name, found in figures.items()
-    ]
-    write_between("docs/cost.md", "sampling", "sampling_cost", "\n".join(lines))
-
-
-def _goal(name: str) -> str:
-    return f"at most {GOAL}" if name.startswith("LeNet") else ""
 
 
 if __name__ == "__main__":

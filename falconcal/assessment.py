@@ -3,14 +3,16 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 
 import torch
 from scipy.special import ndtri
 from torch import Tensor
 
 from falconcal.bins import bin_index
-from falconcal.errors import UsageError, UserError, unknown
+from falconcal.errors import UsageError, UserError, described, unknown
 from falconcal.evidence import Group, by_group, interval
+from falconcal.evidence.groups import listed_groups
 from falconcal.metrics import (
     BINS,
     CLASS_METRICS,
@@ -27,7 +29,8 @@ from falconcal.metrics import (
     reliability_curve,
     risk_coverage_curve,
 )
-from falconcal.predictions import Predictions, Scores
+from falconcal.metrics.scored import labelled_predictions
+from falconcal.predictions import Data, Predictions, Scores
 
 COVERAGES = (0.9, 0.8, 0.5)
 HISTOGRAM_CELLS = 20
@@ -91,7 +94,7 @@ class Assessment:
 
 
 def assess(
-    predictions: Predictions,
+    predictions: Data,
     *,
     bins: int = BINS,
     groups: Sequence[object] | None = None,
@@ -103,7 +106,9 @@ def assess(
     Intervals of binned metrics are for ten bins alone; with another number of bins the values
     stand without.
     """
+    predictions = labelled_predictions(predictions, "an assessment")
     scores = predictions.scores()
+    groups = None if groups is None else listed_groups(groups)
     _check(bins, groups, metric)
     return Assessment(
         examples=len(scores),
@@ -138,8 +143,10 @@ def _by_group(
 
 
 def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
-    if not 1 <= bins <= MOST_BINS:
-        raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins}.")
+    if not isinstance(bins, Integral) or not 1 <= bins <= MOST_BINS:
+        raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins!r}.")
+    if not isinstance(metric, str):
+        raise UsageError(f"expected the name of a metric, got {described(metric)}.")
     if metric not in METRICS and metric not in CLASS_METRICS:
         raise unknown("metric", metric, {**METRICS, **CLASS_METRICS})
     if groups is None:

@@ -7,16 +7,19 @@ and tables and figures come from these.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import partial
+from typing import Any
 
 import polars
 import torch
 from torch import Tensor, nn
 
 from falconcal.data import AT_ONCE, Part
+from falconcal.data.examples import check_size
 from falconcal.data.sharing import Turns
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.metrics import METRICS, POOLED, outlier_detection
 from falconcal.metrics.outliers import SIGNALS
+from falconcal.modes import check_module
 from falconcal.predictions import Scores, predict_batches
 from falconcal.shifts import Ladder, Outliers, Shift, StoredShift, facts_of
 from falconcal.shifts.stored.ladder import StoredLevel
@@ -56,6 +59,8 @@ def score(
     at level 1. Where several processes work together, all of them call it: each scores its share of
     the batches and has the whole table. ``alone`` is for a process that calls it by itself.
     """
+    check_module(model)
+    check_size(batch_size)
     rungs = list(_rungs(_Task(model, data, seed, batch_size), shifts, outliers))
     turns = Turns(alone)
     turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may lie on a disk
@@ -77,6 +82,8 @@ def rows_of(scores: polars.DataFrame) -> polars.DataFrame:
     Outliers, which have no true class, have confidence, entropy and how well these tell them from
     the clean data.
     """
+    if not isinstance(scores, polars.DataFrame) or not {"shift", "level"} <= set(scores.columns):
+        raise UserError(f"expected the table that falconcal.score gives, got {described(scores)}.")
     clean = _scores(scores.filter(polars.col("shift") == CLEAN))
     clean_rows = _metric_rows(CLEAN, 0, clean)
     rows = clean_rows.copy()
@@ -145,13 +152,22 @@ class _Share:
 
 
 def _rungs(task: _Task, shifts: Iterable[Ladder], outliers: Iterable[Outliers]) -> Iterator[_Rung]:
-    ladders, sets = _checked(task.data, list(shifts), list(outliers))
+    ladders, sets = _checked(task.data, _listed(shifts), _listed(outliers))
     yield _Rung(CLEAN, 0, _clean(task))
     for ladder in ladders:
         for level in ladder.levels[1:]:
             yield _Rung(ladder.name, level, _level(task, ladder, level))
     for one in sets:
         yield _Rung(one.name, OUTSIDE, _outside(task, one))
+
+
+def _listed(given: Iterable[Any]) -> list[Any]:
+    """Return shifts, or outliers, in a list; one alone is taken for a list of it."""
+    if isinstance(given, Ladder | Outliers | str):
+        return [given]
+    if isinstance(given, type) or not isinstance(given, Iterable):
+        raise UserError(f"expected a list of shifts, or of outliers, got {described(given)}.")
+    return list(given)
 
 
 def _checked(

@@ -13,8 +13,11 @@ DIR/figures/*.svg
 DIR/paper/tables.tex, tables.md  for a paper, when asked for
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from falconcal.errors import UsageError
 
 PLAIN = "default"  # the variant of a study that has none
 REFERENCE_VARIANT = "reference"  # of the run that trains the reference alone; it has no rows
@@ -52,6 +55,16 @@ class RunKey:
         return all((self.folder(directory) / name).is_file() for name in RUN_FILES)
 
 
+def advice(file: Path) -> str:
+    """Return what to do about a damaged file of an output folder: one run at a time."""
+    if file.name in RUN_FILES:
+        return (
+            f"restore it, or remove the folder {file.parent}, which holds nothing else, and run "
+            "the study again: the other runs stay"
+        )
+    return "restore it, or run the study again into the same folder: complete runs stay"
+
+
 def model_file(path: Path) -> Path:
     """Return the file of a model, which a run has in its folder."""
     return path / WEIGHTS if path.is_dir() else path
@@ -60,6 +73,21 @@ def model_file(path: Path) -> Path:
 def file_name(name: str) -> str:
     """Return a name for the file system: package.module:Name is one too, but for its colon."""
     return name.replace(":", ".")
+
+
+def check_names(kind: str, names: Iterable[str]) -> None:
+    """Refuse names that differ, but not on the file system: one's files would replace the other's.
+
+    So no two of ``a:b`` and ``a.b`` can stand side by side.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        other = taken.setdefault(file_name(name), name)
+        if other != name:
+            raise UsageError(
+                f"the {kind}s {other!r} and {name!r} would have the same files, "
+                f"{file_name(name)}: give one of them another name."
+            )
 
 
 def example_file(directory: Path, shift: str) -> Path:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falconcal.bins import bin_index
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 
 EntropyForm = Literal["renormalised", "literal"]
 CalibrationForm = Literal["half_sum", "root"]
@@ -39,6 +39,7 @@ def predictive_entropy_terms(
 ) -> Tensor:
     """L_S of each example: (N, C), (N,) -> (N,)."""
     _check_form(form, EntropyForm)
+    _check_logits(logits, labels)
     logits, classes = wide(logits), logits.shape[1]
     wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
     if form == "renormalised":
@@ -66,6 +67,7 @@ def calibration_loss(
     losses of the processes add up to that of the whole.
     """
     _check_form(form, CalibrationForm)
+    _check_logits(logits, labels)
     confidence, predicted = wide(logits).softmax(1).max(1)  # (N,), (N,)
     accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins, total)  # (N,)
     squares = (accuracy - confidence).square().sum()
@@ -81,6 +83,14 @@ def calibration_loss(
 def _check_form(form: str, forms: Any) -> None:
     if form not in get_args(forms):
         raise UserError(f"expected the form {' or '.join(get_args(forms))}, got {form!r}.")
+
+
+def _check_logits(logits: object, labels: object) -> None:
+    """Refuse what has no gradient to give: an array, a list, nothing at all."""
+    for name, given, axes in (("logits", logits, 2), ("labels", labels, 1)):
+        if not isinstance(given, Tensor) or given.ndim != axes:
+            expected = "(N, C)" if axes == 2 else "(N,)"
+            raise UserError(f"expected {name}, a tensor {expected}, got {described(given)}.")
 
 
 def bin_accuracy(

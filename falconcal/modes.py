@@ -6,6 +6,32 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from falconcal.errors import UserError, described
+
+
+def check_module(model: object) -> None:
+    """Refuse what is not a model."""
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"expected a model, a torch.nn.Module, got {described(model)}: make one, or wrap a "
+            "function of tensors in a module whose forward calls it."
+        )
+
+
+@contextmanager
+def explained(inputs: Tensor) -> Iterator[None]:
+    """Say which inputs a model failed on; its own complaint is kept as the cause."""
+    try:
+        yield
+    except (UserError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"the model failed on inputs of shape {tuple(inputs.shape)} and {inputs.dtype}: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Is it made for such "
+            "inputs?"
+        ) from error
+
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
@@ -60,6 +86,13 @@ def seeded_random(seed: int) -> Iterator[None]:
         yield
 
 
+def typed(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return floating-point inputs in the type of the model's weights, others as they are."""
+    weight = next(model.parameters(), torch.empty(0))
+    both = inputs.is_floating_point() and weight.is_floating_point()
+    return inputs.to(weight.dtype) if both else inputs
+
+
 def placed(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return inputs where the model's weights are, floating-point ones in the weights' own type.
 
@@ -68,9 +101,7 @@ def placed(model: nn.Module, inputs: Tensor) -> Tensor:
     weight = next(model.parameters(), torch.empty(0))
     if inputs.ndim == 4 and inputs.shape[1] == 1:
         inputs = channels_last(inputs)
-    if inputs.is_floating_point() and weight.is_floating_point():
-        return inputs.to(weight.device, weight.dtype)
-    return inputs.to(weight.device)
+    return typed(model, inputs.to(weight.device))
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -3,20 +3,18 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TypeAlias
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from falconcal import processes
 from falconcal.data import AT_ONCE, Batches, Part
-from falconcal.data.examples import check_inputs, check_labels, pairs, shape
+from falconcal.data.conversion import ArrayLike, as_tensor
+from falconcal.data.examples import check_batches, check_inputs, check_labels, pairs, shape
 from falconcal.data.sharing import Share, share_of
-from falconcal.errors import UserError
-from falconcal.modes import evaluating, placed, quick_zeros
-
-ArrayLike = Tensor | numpy.ndarray | Sequence[Any]
+from falconcal.errors import UserError, described
+from falconcal.modes import check_module, evaluating, explained, placed, quick_zeros
 
 # log of the smallest normal float64: the NLL of a true class given probability 0 is 708.4, finite
 LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
@@ -29,7 +27,8 @@ class Predictions:
     What was given is kept, log-probabilities or probabilities; the other is made when asked for.
     """
 
-    def __init__(self, log_probs: Tensor, labels: Tensor) -> None:
+    def __init__(self, log_probs: ArrayLike, labels: ArrayLike) -> None:
+        log_probs, labels = as_tensor(log_probs, "log-probabilities"), as_tensor(labels, "labels")
         _check_shape(log_probs)
         _check_sums(log_probs.double().exp().sum(1))
         self._log_probs: Tensor | None = log_probs  # (N, C)
@@ -42,7 +41,7 @@ class Predictions:
 
         A logit of minus infinity is a probability of 0, so log-probabilities are logits too.
         """
-        logits, labels = torch.as_tensor(logits), torch.as_tensor(labels)
+        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
         _check_shape(logits)
         if (logits.isnan() | logits.isposinf()).any() or logits.isneginf().all(1).any():
             raise UserError("expected finite logits, got NaN or infinity: has training diverged?")
@@ -51,10 +50,16 @@ class Predictions:
     @classmethod
     def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> "Predictions":
         """Take probabilities, tensors or arrays; rows that do not sum to 1 are refused."""
-        probabilities, labels = torch.as_tensor(probabilities), torch.as_tensor(labels)
+        probabilities = as_tensor(probabilities, "probabilities")
+        labels = as_tensor(labels, "labels")
         _check_shape(probabilities)
+        if not probabilities.is_floating_point():
+            probabilities = probabilities.double()
         if probabilities.numel() and probabilities.amin() < 0:
-            raise UserError("expected probabilities, got negative values: use from_logits?")
+            raise UserError(
+                "expected probabilities, got negative values: for raw logits use "
+                "Predictions.from_logits."
+            )
         _check_sums(probabilities.sum(1))
         predictions = cls.__new__(cls)
         predictions._log_probs, predictions._probs = None, probabilities
@@ -175,12 +180,39 @@ class Scores(Answers):
         )
 
 
+Record: TypeAlias = Predictions | Scores
+Data: TypeAlias = Record | tuple[ArrayLike, ArrayLike] | ArrayLike
+
+
+def as_record(data: Data) -> Record:
+    """Return predictions or scores as they are; a pair (probabilities, labels) as predictions.
+
+    Probabilities alone are predictions without true classes. Logits are never guessed.
+    """
+    if isinstance(data, Predictions | Answers):
+        return data
+    if isinstance(data, tuple) and len(data) == 2:
+        return Predictions.from_probabilities(*data)
+    if not isinstance(data, list | tuple) and not hasattr(data, "__array__"):
+        raise UserError(
+            "expected Predictions, Scores, or probabilities (N, C) with labels (N,), got "
+            f"{described(data)}: a model's answers come from falconcal.predict, a file's from "
+            "falconcal.read_predictions."
+        )
+    probabilities = as_tensor(data, "probabilities")
+    _check_shape(probabilities)
+    return Predictions.from_probabilities(probabilities, torch.full((len(probabilities),), -1))
+
+
 def predict(model: nn.Module, data: Batches | Part, *, alone: bool = False) -> Predictions:
     """Return the model's predictions on all the data, in inference mode, on the CPU.
 
     Where several processes work together, all of them call it: each predicts its share and has the
     predictions on the whole. ``alone`` is for a process that calls it by itself.
     """
+    check_module(model)
+    if not isinstance(data, Part):
+        check_batches(data)
     shared = None if alone or processes.count() == 1 else share_of(data)
     parts = list(predict_batches(model, data if shared is None else shared))
     if shared is not None:
@@ -206,14 +238,19 @@ def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predicti
     classes = getattr(batches, "classes", None)
     for inputs, labels in pairs(batches):
         check_inputs(inputs)
-        with evaluating(model), torch.no_grad(), quick_zeros():
-            logits = model(placed(model, inputs)).cpu()
+        with evaluating(model), torch.no_grad(), quick_zeros(), explained(inputs):
+            logits = model(placed(model, inputs))
         check_logits(logits, len(inputs), len(classes) if classes else None)
-        yield Predictions.from_logits(logits, labels.cpu())
+        yield Predictions.from_logits(logits.cpu(), labels.cpu())
 
 
 def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
-    """Refuse a model output that is not one row of logits an example."""
+    """Refuse a model output that is not one row of logits per example."""
+    if not isinstance(logits, Tensor):
+        raise UserError(
+            f"expected logits from the model, one tensor (N, C), got {described(logits)}: wrap the "
+            "model in a module whose forward returns the logits alone."
+        )
     width = "C" if classes is None else str(classes)
     right = logits.ndim == 2 and len(logits) == examples and logits.shape[1] >= 2
     if not right or (classes is not None and logits.shape[1] != classes):

@@ -3,14 +3,21 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from falconcal.errors import UsageError, unknown
+from falconcal.errors import UsageError, described, unknown
 from falconcal.trust import CodeKind, Trust, find_code
 
 Thing = TypeVar("Thing")
 
 
+def check_name(kind: str, name: object) -> None:
+    """Refuse what is not a name."""
+    if not isinstance(name, str):
+        raise UsageError(f"expected the name of a {kind}, got {described(name)}.")
+
+
 def look_up(kind: CodeKind, name: str, table: Mapping[str, Thing], trust: Trust) -> Thing:
     """Return the entry of a table, or what ``package.module:Name`` names, if that is trusted."""
+    check_name(kind.word, name)
     if name in table:
         return table[name]
     if ":" not in name:

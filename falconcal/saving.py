@@ -19,21 +19,24 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Bounds, Dataset, Examples, Preparation
+from falconcal.data import Bounds, Dataset, Examples, Framing, Preparation
 from falconcal.data.examples import Modality
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, described
+from falconcal.files import as_path
+from falconcal.io.image_files import framing_of_shape, is_image_shape
 from falconcal.method import Method
 from falconcal.methods import make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table
 from falconcal.models import MODELS, is_factory
 from falconcal.models.prepared import prepared
-from falconcal.predictions import Predictions
+from falconcal.modes import check_module, explained, placed
+from falconcal.predictions import Data, check_logits
 from falconcal.registry import look_up
 from falconcal.settings import Count, as_dict, call_checked, check_settable, settings
 from falconcal.tensors import check_fit, read_tensors, write_tensors
 from falconcal.trust import PERSON, CodeKind, Trust, returns, trusting
 
-KIND, FORMAT = "model", 1
+KIND, FORMAT = "model", 2  # 2 says how pictures are framed; files of 1 are read too
 LARGEST = 2**25  # numbers of one example: a colour picture of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
@@ -59,6 +62,7 @@ class ModelFacts:
     columns: Names | None = None  # of a table, in the order of the inputs
     mean: Numbers | None = None  # a channel, of pixels from 0 to 1
     deviation: Numbers | None = None
+    framing: Annotated[Framing | None, _from_table(Framing)] = None  # of pictures; None in format 1
     method: dict[str, Any] | None = None  # settings, its name among them as ``method``
     risks: Annotated[RiskTable | None, _from_table(RiskTable)] = None
     version: str = falconcal.__version__  # that wrote the file
@@ -86,35 +90,48 @@ def save(
     columns: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     deviation: Sequence[float] | None = None,
+    framing: Framing | None = None,
     method: Method | None = None,
-    validation: Predictions | None = None,
+    validation: Data | None = None,
 ) -> None:
     """Write a model in one move, having made sure that it can be rebuilt.
 
     ``architecture`` is a name of ``MODELS``, sized to ``shape`` (of one example) and ``classes``,
     or ``package.module:Name``, called with ``arguments``, plain data. ``method`` is what trained
-    the model. Of ``validation``, predictions on data that did not train it, only a table of errors
-    by threshold is kept, from which ``falconcal predict --risk`` takes its own.
+    the model. ``framing`` is how pictures were framed in training, so that ``falconcal predict``
+    frames them alike: ``dataset.train.framing``; unless given, a model of images has them scaled to
+    its size by their shorter side and the middle cut out. Of ``validation``, predictions on data
+    that did not train it, only a table of errors by threshold is kept, from which
+    ``falconcal predict --risk`` takes its own.
     """
+    check_module(model)
+    if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
+        raise UserError(f"expected the method that trained the model, got {described(method)}.")
     facts = ModelFacts(
         architecture=architecture,
         arguments=None if arguments is None else dict(arguments),
-        classes=tuple(classes),
-        shape=tuple(shape),
+        classes=_listed("classes", classes),
+        shape=_listed("shape", shape),
         bounds=bounds,
         preparation=preparation,
         tokens=tokens,
-        columns=None if columns is None else tuple(columns),
-        mean=None if mean is None else tuple(mean),
-        deviation=None if deviation is None else tuple(deviation),
+        columns=None if columns is None else _listed("columns", columns),
+        mean=None if mean is None else _listed("mean", mean),
+        deviation=None if deviation is None else _listed("deviation", deviation),
+        framing=framing or _usual_framing(shape, tokens),
         method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
     )
     _check_facts(facts)
     plain = _plain_json(facts)
     weights = _weights(model)
-    _rebuilt(ModelFacts(**plain), weights, "the model", PERSON)
-    write_tensors(Path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
+    rebuilt = _rebuilt(ModelFacts(**plain), weights, "the model", PERSON)
+    _check_outputs(rebuilt.float(), facts)
+    write_tensors(as_path(path), weights, {"kind": KIND, "format": FORMAT, "facts": plain})
+
+
+def _usual_framing(shape: Sequence[int], tokens: int | None) -> Framing | None:
+    return framing_of_shape(shape) if is_image_shape(shape) and tokens is None else None
 
 
 def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
@@ -123,7 +140,7 @@ def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
     ``trust_code`` are packages whose code the file may name for its architecture or its method;
     without it the file names what falconcal has, and anything else is refused.
     """
-    path, trust = Path(path), trusting(trust_code)
+    path, trust = as_path(path), trusting(trust_code)
     weights, head = read_tensors(path)
     facts = _facts(path, head)
     return SavedModel(_rebuilt(facts, weights, str(path), trust), facts)
@@ -239,6 +256,25 @@ def _stand_in(facts: ModelFacts) -> Dataset:
     )
 
 
+def _check_outputs(model: nn.Module, facts: ModelFacts) -> None:
+    """Refuse a model that does not give one logit per class for an example of the stated shape."""
+    example = _stand_in(facts).train.first(1).inputs
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), explained(example):
+        logits = model(placed(model, example))
+    check_logits(logits, 1, None)
+    if logits.shape[1] != len(facts.classes):
+        raise UserError(
+            f"expected the names of the {logits.shape[1]} classes that the model has outputs for, "
+            f"got {len(facts.classes)}: {', '.join(facts.classes[:10])}."
+        )
+
+
+def _listed(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    if isinstance(values, str | bytes | type) or not isinstance(values, Iterable):
+        raise UserError(f"expected {name} in a list, got {described(values)}.")
+    return tuple(values)
+
+
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     state = model.state_dict()
     for name, weight in state.items():
@@ -275,6 +311,11 @@ def _check_facts(facts: ModelFacts) -> None:
     if facts.columns is not None and len(facts.columns) != elements:
         raise UserError(
             f"expected a column for each of the {elements} inputs, got {len(facts.columns)}."
+        )
+    if facts.framing is not None and facts.framing.shape != facts.shape:
+        raise UserError(
+            f"expected a framing to the shape of an example, {facts.shape}, got one to "
+            f"{facts.framing.shape}."
         )
     _check_normalisation(facts)
     _check_risks(facts.risks)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from falconcal.errors import UserError
+from falconcal.errors import UserError, readable
 from falconcal.layout import FAILURES, RunKey
 
 if TYPE_CHECKING:
@@ -25,9 +25,13 @@ output = Console()
 errors = Console(stderr=True)
 
 
-def say(words: str, console: Console = output) -> None:
-    """Print words as they are, whatever brackets they hold; long ones are not cut."""
-    console.print(words, highlight=False, markup=False, soft_wrap=True)
+def say(words: str, console: Console = output, style: str | None = None) -> None:
+    """Print words as they are, whatever brackets they hold; long ones are not cut.
+
+    What a file brings along cannot steer the terminal.
+    """
+    lines = "\n".join(readable(line) for line in words.split("\n"))
+    console.print(lines, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_outcome(outcome: "Outcome", target: Path, threshold: float | None) -> None:
@@ -94,7 +98,7 @@ def table(title: str, heading: list[str], rows: list[list[str]], right: bool = T
         # names that are cut off could be told apart no longer
         shown.add_column(text, justify=side, min_width=longest, overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
+        shown.add_row(*(Text(readable(cell)) for cell in row))
     return shown
 
 
@@ -128,5 +132,5 @@ def show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
             f"Rank correlation of criterion and mean micro ECE on test data, {name}: "
             f"{correlation:.2f} over {trials} trials; nothing was chosen by it."
         )
-    for title, file in (("History", write_history(directory)), ("Best", directory / "best.toml")):
-        say(f"{title}: {file}")
+    say(f"Best: {directory / 'best.toml'}")
+    say(f"History: {write_history(directory)}")  # drawn last: what fails there takes nothing along

@@ -1,22 +1,26 @@
 """The tree is as documented: imports point one way, public names are there, docs hold."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import falconcal
+from tests.conftest import small_network
+from tests.stripes import load_stripes
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "falconcal"
-BASE = {"errors", "settings", "registry", "files", "layout", "bins", "modes", "entrance", "tensors",
-        "processes", "spawning", "trust", "parsing"}  # fmt: skip
+BASE = {"errors", "settings", "registry", "files", "io", "layout", "bins", "modes", "entrance",
+        "tensors", "processes", "spawning", "trust", "parsing", "hashing"}  # fmt: skip
 LAYERS = [
-    "data", "shifts", "models", "losses", "sampling", "bayesian", "predictions", "reading",
+    "data", "shifts", "models", "losses", "masks", "sampling", "bayesian", "predictions", "reading",
     "metrics", "evidence", "assessment", "selection", "training", "method", "recalibration",
     "methods", "saving", "predicting", "evaluation", "estimator", "lightning",
     "studies", "tuning", "report", "catalogue", "terminal", "progress", "cli",
@@ -107,7 +111,33 @@ def test_python_in_the_docs_runs(place: str, code: str) -> None:
     if "lightning" in code:
         pytest.importorskip("lightning")  # an extra
         warnings.simplefilter("default")  # it warns of much that is none of ours
-    exec(compile(code, place, "exec"), {"__name__": "docs"})
+    shown: dict[str, Any] = {"__name__": "docs"}
+    exec(compile(code, place, "exec"), shown)
+    data = load_stripes()
+    for name in unused(code):
+        if hasattr(shown[name], "fit"):
+            train, validation = data.train.batches(30), data.validation.batches()
+            assert not shown[name](epochs=1).fit(small_network(), train, validation).training
+        elif inspect.signature(shown[name]).parameters:
+            assert shown[name](data)(data.test.inputs).shape == (len(data.test), len(data.classes))
+        else:
+            data = shown[name]()
+
+
+def unused(code: str) -> list[str]:
+    """Return what some code defines and does nothing with: methods, loaders of data, networks."""
+    tree = ast.parse(code)
+    hints = {id(node.annotation) for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    named = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in hints
+    }
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    return [name for name in defined if name not in named]
+
+
+def test_what_the_docs_define_and_do_not_use_is_found() -> None:
+    code = "class A: pass\ndef f(a: A): pass\nclass B: pass\ndef g(b: B): pass\ng(B())"
+    assert unused(code) == ["A", "f"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

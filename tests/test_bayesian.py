@@ -1,6 +1,7 @@
 """Bayesian layers against closed forms, and networks made of ordinary ones with them."""
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -109,7 +110,7 @@ def test_training_noise_has_the_mean_and_the_variance_of_drawn_weights(name: str
     layer = with_deviation(FORMS[name](), 0.3)
     inputs, count = inputs_of(layer, 2), 1500
     noisy = drawn(layer, inputs, count)
-    layer.draws = count
+    layer.draws = tuple(range(count))
     with torch.no_grad():
         networks = layer(inputs.repeat(count, *[1] * (inputs.ndim - 1))).unflatten(0, (count, 2))
     spread = networks.std(0)
@@ -141,7 +142,10 @@ def test_flipout_decorrelates_examples_and_so_lowers_the_variance_of_gradients()
         return float(torch.stack(gradients).var(0).mean())
 
     flipped = gradient_variance(lambda: layer(inputs))
-    shared = gradient_variance(lambda: functional.linear(inputs, *next(layer.networks(1))))
+    seeds = itertools.count()
+    shared = gradient_variance(
+        lambda: functional.linear(inputs, *next(layer.networks([next(seeds)])))
+    )
     assert flipped < shared / 10
     outputs = drawn(layer, inputs, 400)  # (400, 64, 3)
     pairs = torch.corrcoef(outputs[:, :2, 0].T)[0, 1]

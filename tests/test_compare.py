@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from falconcal.cli import app
 from falconcal.errors import UsageError, UserError
+from falconcal.report import write_report
 from falconcal.report.compare import folder_labels, load_comparison
 from falconcal.report.evidence import gather_evidence
 from falconcal.report.summary import make_summary
@@ -56,6 +57,19 @@ def test_series_that_clash_bear_the_name_of_their_folder(folders: list[Path]) ->
     assert results.title == "Comparison of before, after"
     assert results.notes == ()
     assert results.examples.keys() == {"rotation"}
+
+
+def test_what_a_study_notes_stands_before_any_figure(folders: list[Path]) -> None:
+    """In its own report, and in a comparison once for all folders that say it."""
+    for folder in folders:
+        edit(folder, lambda study: study.update(note="Level 1 was\ntrained on."))
+    assert load_comparison(folders).notes == ("Level 1 was trained on.",)
+    page, summary = write_report(folders[0]).read_text(), (folders[0] / "summary.md").read_text()
+    assert page.index("Level 1 was trained on.") < page.index("falcon</t")
+    assert summary.splitlines()[2] == "Level 1 was trained on."
+    assert json.loads((folders[0] / "summary.json").read_text())["notes"] == [
+        "Level 1 was trained on."
+    ]
 
 
 def test_series_of_one_folder_alone_keep_their_names(folders: list[Path]) -> None:

@@ -1,6 +1,7 @@
 """Datasets under one contract, and the digits' fixed split."""
 
 import hashlib
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from falconcal.data import DATASETS, Bounds, Examples, Texts, check_dataset, load_dataset, load_test
 from falconcal.data.digits import split
+from falconcal.data.examples import mixed_seed
 from falconcal.errors import UserError
 from falconcal.trust import NOBODY
 from tests.conftest import stripes
@@ -75,6 +77,26 @@ def test_the_split_of_digits_is_fixed_disjoint_and_stratified() -> None:
 
 
 SPLIT_CHECKSUM = "d419b222778f842609b842b44ce497b19ce8002854b114c29c1b9510786705db"
+
+
+def test_seeds_are_mixed_so_that_each_place_counts() -> None:
+    """Seed 0 in epoch 1 is not seed 1 in epoch 0, and so for three numbers."""
+    for places in (2, 3):
+        keys = list(product(range(6), repeat=places))
+        assert len({mixed_seed(*key) for key in keys}) == len(keys)
+    assert 0 <= mixed_seed(2**63, 2**40, 7) < 2**63
+
+
+def test_the_order_of_an_epoch_is_not_that_of_another_seed() -> None:
+    examples = stripes(30)
+
+    def order(seed: int, epoch: int) -> list[float]:
+        batches = examples.batches(10, shuffle=True, seed=seed)
+        batches.set_epoch(epoch)
+        return [float(image.sum()) for inputs, _ in batches for image in inputs]
+
+    orders = {tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}
+    assert len(orders) == 9
 
 
 def test_shuffled_batches_hold_every_example_once_and_depend_on_seed_and_epoch() -> None:

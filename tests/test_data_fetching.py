@@ -1,8 +1,10 @@
 """Downloads from a server on this machine: right, wrong, broken off, from the next mirror."""
 
+import gzip
 import hashlib
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,14 +21,19 @@ from falconcal.errors import UserError
 from tests.made_data import write_archive, write_cifar10, write_mnist
 
 CONTENT = bytes(range(256)) * 400
+ENDLESS = 500 * 10**6  # enough to see that nobody stops
 
 
 class Server:
-    """Serves bytes by path; a path under /broken ends halfway, /gone is not there."""
+    """Serves bytes by path; a path under /broken ends halfway, /gone is not there.
+
+    /endless never ends, /huge says that it is long, /packed is short until it is unpacked.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.sent = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,10 +44,28 @@ class Server:
                     self.send_error(404)
                     return
                 self.send_response(200)
+                if self.path.startswith("/endless"):
+                    self.end_headers()
+                    self.stream()
+                    return
+                if self.path.startswith("/huge"):
+                    self.send_header("Content-Length", str(10**15))
+                    self.end_headers()
+                    self.stream()
+                    return
+                if self.path.startswith("/packed"):
+                    data = gzip.compress(bytes(10**8))
+                    self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 half = len(data) // 2 if self.path.startswith("/broken") else len(data)
                 self.wfile.write(data[:half])
+
+            def stream(self) -> None:
+                """Send until nobody listens any more."""
+                with suppress(OSError):
+                    while outer.sent < ENDLESS:
+                        outer.sent += self.wfile.write(CONTENT)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -98,14 +123,26 @@ def test_wrong_and_broken_files_are_refused_and_leave_nothing(
 ) -> None:
     target = tmp_path / "folder" / "file.bin"
     with pytest.raises(UserError, match=r"cannot download file\.bin") as raised:
-        fetch(remote(server, "good", "broken", "gone", content=b"another"), target)
+        fetch(remote(server, "good", "broken", "gone", content=CONTENT[::-1]), target)
     words = str(raised.value)
     assert "/good/file.bin: gave another file than was published (wrong checksum)" in words
     assert "/broken/file.bin: " in words
     assert "broke off" in words
     assert "/gone/file.bin: the server answers 404" in words
     assert str(target.parent) in words
-    assert not list(target.parent.iterdir())
+    assert not target.parent.exists()
+
+
+@pytest.mark.parametrize("kind", ["endless", "huge", "packed"])
+def test_what_is_longer_than_published_is_given_up_at_once(
+    server: Server, tmp_path: Path, kind: str
+) -> None:
+    target = tmp_path / "folder" / "file.bin"
+    with pytest.raises(UserError, match=f"/{kind}/file.bin: gives more than the 102,400 bytes"):
+        fetch(remote(server, kind), target)
+    assert not target.parent.exists()
+    assert server.sent < ENDLESS / 10
+    assert fetch(remote(server, kind, "good"), target).read_bytes() == CONTENT
 
 
 def test_offline_means_offline(

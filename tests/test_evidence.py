@@ -231,7 +231,7 @@ def test_groups_stand_worst_first() -> None:
     assert [group.name for group in by_group(timid, groups, "signed_gap")] == ["north", "south"]
     by_class = by_group(data, groups, "classwise_ece")
     assert by_class[0].interval.value == classwise_calibration_error(data.take(torch.arange(4, 8)))
-    with pytest.raises(UserError, match="a group an example"):
+    with pytest.raises(UserError, match="one group per example"):
         by_group(data, groups[:3], "ece")
 
 
@@ -243,7 +243,7 @@ def test_what_cannot_be_is_refused() -> None:
         interval(data, "ece", resamples=1)
     with pytest.raises(UserError, match="level between 0 and 1"):
         interval(data, "ece", level=95)
-    with pytest.raises(UserError, match="a cluster an example"):
+    with pytest.raises(UserError, match="one cluster per example"):
         interval(data, "ece", clusters=torch.arange(3))
     unknown = Predictions.from_logits(torch.randn(5, 3), torch.full((5,), -1))
     assert interval(unknown, "entropy").value > 0

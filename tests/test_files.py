@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from falconcal.errors import UsageError
-from falconcal.files import check_writable, write_bytes, write_text
+from falconcal.files import appearing, check_writable, write_bytes, write_text
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
@@ -50,5 +50,13 @@ def test_a_place_that_nothing_can_be_written_to_is_refused_beforehand(
     with pytest.raises(UsageError, match="file is a file"):
         check_writable(tmp_path / "file" / "some.csv")
     monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs tests may write anywhere
-    with pytest.raises(UsageError, match="choose another place with --out"):
+    with pytest.raises(UsageError, match="may not be written to"):
         check_writable(tmp_path / "some.csv")
+
+
+def test_a_file_that_does_not_appear_leaves_no_folder_behind(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for name in ("there/new/folder/some.csv", "there/some.csv"):
+        with pytest.raises(RuntimeError), appearing(tmp_path / name):
+            raise RuntimeError
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]

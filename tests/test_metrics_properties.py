@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from falconcal.bins import bin_index
 from falconcal.errors import UserError
 from falconcal.metrics import (
     CLASS_METRICS,
@@ -34,7 +35,7 @@ from falconcal.metrics import (
     signed_gap,
     smooth_calibration_error,
 )
-from falconcal.metrics.calibration import SMOOTH_CELLS
+from falconcal.metrics.calibration import SMOOTH_CELLS, smooth_cell
 from falconcal.predictions import Predictions
 from tests.test_metrics import two_class
 
@@ -267,6 +268,21 @@ def test_confidence_by_class_and_its_histogram() -> None:
     assert histogram[:5].sum() == 0
 
 
+@pytest.mark.parametrize("bins", [1, 7, 10, 20, SMOOTH_CELLS])
+def test_a_histogram_has_the_bins_of_everything_else(bins: int) -> None:
+    edges = [number / 20 for number in range(11, 21)]
+    data = two_class(edges, [True] * 10)
+    index = bin_index(data.scores().confidence, bins)
+    expected = torch.bincount(index, minlength=bins).double() / 10
+    torch.testing.assert_close(confidence_histogram(data, bins), expected)
+
+
+def test_a_histogram_closes_its_cells_on_the_right() -> None:
+    """0.75 ends cell 14 of 20, counted from 0, and cell 1499 of 2000."""
+    assert confidence_histogram(two_class([0.75], [True]), 20).argmax() == 14
+    assert smooth_cell(torch.tensor([0.75])).item() == SMOOTH_CELLS * 3 // 4 - 1
+
+
 def test_area_under_levels_by_hand() -> None:
     levels = [two_class([0.75] * 4, [True] * hits + [False] * (4 - hits)) for hits in (3, 2, 0)]
     assert [expected_calibration_error(level) for level in levels] == pytest.approx([0, 0.25, 0.75])
@@ -292,4 +308,4 @@ def test_accumulators_of_other_bins_do_not_mix() -> None:
 
 def test_what_needs_all_classes_says_so() -> None:
     with pytest.raises(UserError, match="probabilities of all classes"):
-        classwise_calibration_error(calibrated(5).scores())  # type: ignore[arg-type]
+        classwise_calibration_error(calibrated(5).scores())

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from falconcal.entrance import EmbeddingEntrance, find_entrance
+from falconcal.entrance import EmbeddingEntrance, find_entrance, input_gradient
 from falconcal.errors import UsageError, UserError
 from falconcal.models import (
     MODELS,
@@ -119,7 +119,35 @@ def test_the_transformer_knows_the_order_of_words() -> None:
     tokens = torch.tensor([[1, 2, 3, 4, 0]])
     assert model(tokens).shape == (1, 3)
     assert not torch.allclose(model(tokens), model(tokens.flip(1)))
-    torch.testing.assert_close(model.classify(model.embed(tokens)), model(tokens))
+    words = tokens[:, :4]
+    torch.testing.assert_close(model.classify(model.embed(words)), model(words))
+
+
+@pytest.mark.parametrize("vectors", [None, torch.randn(9, 7)])
+def test_padding_changes_nothing_of_what_the_transformer_says(vectors: Tensor | None) -> None:
+    """Appended to a batch, or there because another text is longer; no text at all is an answer."""
+    model = TokenTransformer(3, vocabulary=9, length=8, vectors=vectors).eval()
+    tokens = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [0, 0, 0, 0]])
+    longer = nn.functional.pad(tokens, (0, 4))
+    torch.testing.assert_close(model(longer), model(tokens))
+    torch.testing.assert_close(model(tokens[1:2, :2]), model(tokens[1:2]))
+    assert model(tokens).isfinite().all()
+    labels = torch.tensor([0, 1, 2])
+    gradients = [input_gradient(model, rows, labels) for rows in (tokens, longer)]
+    torch.testing.assert_close(gradients[1][:, :4], gradients[0])
+    assert gradients[1][:2][longer[:2] == 0].abs().max() == 0
+
+
+def test_weights_of_a_transformer_keep_their_names() -> None:
+    """So files from before it had a mask are still read."""
+    names = {name.split(".")[0] for name in TokenTransformer(3, 9, 5).state_dict()}
+    assert names == {"words", "places", "encoder", "classifier"}
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+    plain = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).state_dict()
+    encoder = TokenTransformer(3, 9, 5, 8, 2).encoder.state_dict()
+    assert {name: one.shape for name, one in encoder.items()} == {
+        name: one.shape for name, one in plain.items()
+    }
 
 
 def test_the_transformer_takes_word_vectors_and_leaves_them_as_they_are() -> None:

@@ -1,6 +1,7 @@
 """Outliers: the contract of every set, their rows against the metrics, and the report of them."""
 
 import json
+import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -219,6 +220,17 @@ def test_the_papers_test_on_outliers(stored: Path) -> None:
     assert found["p"].item() == pytest.approx(expected.p_value)
     assert found["effect"].item() == pytest.approx(expected.effect)
     assert found["examples"].item() == 397
+
+
+def test_figures_of_outliers_close_cells_on_the_right(stored: Path, tmp_path: Path) -> None:
+    shutil.copytree(stored, tmp_path / "stored")
+    results = load_results(tmp_path / "stored")
+    for run in results.runs:
+        scores = polars.read_parquet(run.scores_file)
+        edge = polars.lit(0.75, scores.schema["confidence"]).alias("confidence")
+        scores.with_columns(edge).write_parquet(run.scores_file)
+    shares = confidence_shares(results).filter(series="falcon", set="digits")
+    assert shares.filter(share=1.0)["from"].to_list() == pytest.approx([0.7])
 
 
 def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:

@@ -1,19 +1,25 @@
 """FALCON's step in a loop of one's own: the same as ours, and a good guest."""
 
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from lightning_fabric import Fabric
+from torch import Tensor, nn
 
 from falconcal import Bounds, Falcon, FalconStep
-from falconcal.data import Dataset
+from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.predictions import predict
 from tests.conftest import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 UNIT = Bounds(0.0, 1.0)
+Train = Callable[[Falcon, nn.Module, Dataset], nn.Module]
 
 
 def own_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
@@ -26,6 +32,10 @@ def own_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
         for inputs, labels in batches:
             step(inputs, labels)
     return model.eval()
+
+
+def built_in_loop(falcon: Falcon, model: nn.Module, data: Dataset) -> nn.Module:
+    return falcon.fit(model, data.train.batches(25), data.validation.batches())
 
 
 def with_statistics() -> Any:
@@ -51,10 +61,29 @@ CASES = [
 def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str, object]) -> None:
     falcon = Falcon(epochs=4, bounds=UNIT, **changed)  # type: ignore[arg-type]
     for make in (small_network, with_statistics):
-        built_in = falcon.fit(make(), tiny.train.batches(25), tiny.validation.batches())
-        own = own_loop(falcon, make(), tiny)
+        built_in, own = built_in_loop(falcon, make(), tiny), own_loop(falcon, make(), tiny)
         expected, found = built_in.state_dict(), own.state_dict()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("train", [built_in_loop, own_loop])
+def test_double_precision_is_that_of_a_double_model(tiny: Dataset, train: Train) -> None:
+    """To the bit: losses and perturbed inputs are float64, not only the weights."""
+    settings: dict[str, Any] = {"epochs": 2, "bounds": UNIT, "epsilons": (0.1,)}
+    train_part = tiny.train
+    assert isinstance(train_part, Examples)
+    wide = replace(train_part, inputs=train_part.inputs.double())
+    doubled = replace(tiny, train=wide)
+    expected = train(Falcon(**settings), with_statistics().double(), doubled)
+    found = train(Falcon(precision="64-true", **settings), with_statistics(), tiny)
+    for name, weight in found.state_dict().items():
+        assert torch.equal(weight, expected.state_dict()[name]), name
+
+
+def test_a_fabric_that_would_compute_the_loss_in_float32_is_refused() -> None:
+    model, fabric = small_network(), Fabric(accelerator="cpu", precision="64-true")
+    with pytest.raises(UserError, match=r"float32 before the loss: give model.double\(\)"):
+        FalconStep(model, torch.optim.SGD(model.parameters(), lr=0.1), fabric=fabric)
 
 
 def test_nothing_is_left_behind(tiny: Dataset) -> None:
@@ -104,20 +133,70 @@ def test_schedulers_and_clipping_act_on_the_users_optimiser(tiny: Dataset) -> No
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
 
 
-def test_two_halves_accumulated_are_the_whole(tiny: Dataset) -> None:
-    """Without dropout, and with an epsilon of 0, so that the bins alone differ by the split."""
-    halves, whole = small_network(), small_network()
-    for model, size, count in ((halves, 15, 2), (whole, 30, 1)):
+@pytest.mark.parametrize("size", [15, 21])
+def test_parts_accumulated_are_the_whole(tiny: Dataset, size: int) -> None:
+    """Without dropout, and without the second step, whose bins alone differ by the split."""
+    parts, whole = small_network(), small_network()
+    for model, most, count in ((parts, size, 2), (whole, 30, 1)):
         falcon = Falcon(
             bounds=UNIT, epochs=1, accumulate=count, dropout=None, calibration_weight=0.0
         )
         step = FalconStep(model.eval(), torch.optim.SGD(model.parameters(), lr=0.1), falcon)
         for inputs, labels in zip(
-            tiny.train.inputs[:30].split(size), tiny.train.labels[:30].split(size), strict=True
+            tiny.train.inputs[:30].split(most), tiny.train.labels[:30].split(most), strict=True
         ):
             step(inputs, labels)
-    for one, other in zip(halves.parameters(), whole.parameters(), strict=True):
+    for one, other in zip(parts.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, lr=0.01),
+    "amsgrad": partial(torch.optim.AdamW, lr=0.01, amsgrad=True),
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "adagrad": partial(torch.optim.Adagrad, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["held", "loaded"])
+@pytest.mark.parametrize("name", FUSED)
+def test_an_optimiser_that_holds_state_goes_on_as_it_would(
+    tiny: Dataset, name: str, again: bool
+) -> None:
+    """Three plain steps, then three with both of FALCON's weights 0: six plain ones."""
+    inputs, labels = tiny.train.inputs.double(), tiny.train.labels
+    falcon = Falcon(bounds=UNIT, epochs=1, entropy_weight=0.0, calibration_weight=0.0)
+    plain, ours = two_convolutions(), two_convolutions()
+    expected = FUSED[name](plain.parameters(), fused=False)
+    optimizer = FUSED[name](ours.parameters(), fused=True)
+    for _ in range(6):
+        plain_step(plain, expected, inputs, labels)
+    for _ in range(3):
+        plain_step(ours, optimizer, inputs, labels)
+    stored = copy.deepcopy(optimizer.state_dict())
+    step = FalconStep(ours, optimizer, falcon)
+    if again:
+        optimizer.load_state_dict(stored)
+    for _ in range(3):
+        step(inputs, labels)
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+def two_convolutions() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 5), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.AvgPool2d(11),
+        nn.Flatten(), nn.Linear(24, 3),
+    ).double()  # fmt: skip
+
+
+def plain_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor
+) -> None:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(inputs), labels).backward()
+    optimizer.step()
 
 
 def test_it_learns_on_any_device(tiny: Dataset, device: torch.device) -> None:

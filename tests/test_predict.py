@@ -25,7 +25,7 @@ from falconcal.predicting import (
     open_source,
     predict_into,
 )
-from falconcal.predicting.images import read_image
+from falconcal.predicting.images import read_input
 from falconcal.predicting.source import BATCH
 from falconcal.saving import ModelFacts, SavedModel
 from tests.conftest import CLASSES, small_network, stripes
@@ -165,22 +165,22 @@ def test_a_folder_of_images(tmp_path: Path, pictures: SavedModel) -> None:
 def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedModel) -> None:
     colour = torch.tensor([1.0, 0.5, 0.25])[:, None, None].expand(3, 40, 60)
     write_image(tmp_path / "colour.png", colour)
-    grey = read_image(tmp_path / "colour.png", pictures.facts)
+    grey = read_input(tmp_path / "colour.png", pictures.facts)
     assert grey.shape == (1, 28, 28)
     red, green, blue = 255, 128, 64
     luminance = (0.299 * red + 0.587 * green + 0.114 * blue) / 255  # ITU-R 601
     assert torch.allclose(grey, torch.tensor(luminance), atol=1 / 255)
 
-    wide = with_facts(pictures, shape=[3, 10, 20], bounds=Bounds(-1.0, 1.0)).facts
-    image = read_image(tmp_path / "colour.png", wide)
+    framing = falconcal.Framing(height=10, width=20)
+    shaped = with_facts(pictures, shape=[3, 10, 20], framing=framing)
+    wide = with_facts(shaped, bounds=Bounds(-1.0, 1.0)).facts
+    image = read_input(tmp_path / "colour.png", wide)
     assert image.shape == (3, 10, 20)
     expected = torch.tensor([red, green, blue]) / 255 * 2 - 1
     assert torch.allclose(image, expected[:, None, None].expand(3, 10, 20), atol=1e-6)
 
-    normalised = with_facts(
-        pictures, shape=[3, 10, 20], mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]
-    ).facts
-    image = read_image(tmp_path / "colour.png", normalised)
+    normalised = with_facts(shaped, mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]).facts
+    image = read_input(tmp_path / "colour.png", normalised)
     by_hand = [(1 - 0.5) / 0.1, (128 / 255 - 0.4) / 0.2, (64 / 255 - 0.3) / 0.4]
     assert image[:, 3, 4].tolist() == pytest.approx(by_hand, abs=1e-5)
 

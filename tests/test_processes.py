@@ -24,7 +24,7 @@ from falconcal.predictions import predict
 from falconcal.processes import with_started
 from falconcal.studies.study import placed
 from falconcal.training.batches import PartOfBatches, grouped
-from tests.conftest import small_network
+from tests.conftest import small_network, stripes
 from tests.evaluate_together import SIZES, loaders, scored
 from tests.stripes import TRUST, load_stripes, read_own_file
 
@@ -63,6 +63,26 @@ def test_two_processes_are_one(form: CalibrationForm, gradient: Literal["exact",
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
     for first, second in zip(alone[0], together[0], strict=True):
         assert first.terms == pytest.approx(second.terms, abs=1e-4)
+
+
+def uneven_steps(devices: int) -> tuple[History, nn.Module]:
+    """Train on 80 examples in steps of two batches of 21, the last of 17, in double precision."""
+    data, history = stripes(80), History()
+    falcon = Falcon(
+        epochs=2, devices=devices, accelerator="cpu", epsilons=(0.2,), calibration_weight=1.0,
+        l2_weight=0.01, accumulate=2, precision="64-true",
+    )  # fmt: skip
+    with history.recording():
+        model = falcon.fit(plain_network(), data.batches(21), data.batches())
+    return history, model
+
+
+def test_two_processes_are_one_where_a_batch_does_not_divide() -> None:
+    alone, together = uneven_steps(1), uneven_steps(2)
+    for one, two in zip(alone[1].parameters(), together[1].parameters(), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-12, rtol=1e-12)
+    for first, second in zip(alone[0], together[0], strict=True):
+        assert first.terms == pytest.approx(second.terms, abs=1e-12)
 
 
 def test_torchrun_starts_them_too(tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ import polars
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from falconcal.bins import bin_index
+from falconcal.cli import app
 from falconcal.errors import UserError
 from falconcal.files import write_bytes, write_text
 from falconcal.metrics import BINS, reliability_curve
 from falconcal.predictions import Scores
+from falconcal.report import engine, summary_table, write_report
 from falconcal.report import page as page_module
-from falconcal.report import summary_table, write_report
 from falconcal.report.cells import bin_of
 from falconcal.report.charts import file_names
 from falconcal.report.curves import reliability_bins
@@ -341,19 +343,41 @@ def test_run_without_a_shift_is_refused(study: Path) -> None:
         summary_table(study)
 
 
-def test_failure_leaves_the_old_report(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+TABLES = {"rows.csv", "summary.md", "summary.json", "comparisons.parquet"}
+
+
+def test_tables_are_written_before_figures_and_survive_the_chart_engine(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {file.name for file in study.iterdir()}
+    script = study.parent / "engine.py"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr(engine, "PROCESS", script)
+    answer = CliRunner().invoke(app, ["report", str(study), "--paper"], env={"COLUMNS": "200"})
+    assert isinstance(answer.exception, UserError)
+    assert "could not be drawn" in str(answer.exception)
+    assert "Summary" in answer.output
+    assert "Tables: " in answer.output
+    assert {file.name for file in study.iterdir()} - there == {*TABLES, "paper"}
+
+
+def test_a_failed_drawing_leaves_the_old_page_and_its_figures(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_report(study)
-    before = {file: file.read_bytes() for file in study.rglob("*") if file.is_file()}
-    (study / "study.json").write_text(json.dumps({"name": "other", "shifts": list(TESTED)}))
-    before[study / "study.json"] = (study / "study.json").read_bytes()
+    drawn = [study / "report.html", *(study / "figures").iterdir()]
+    before = {file: file.read_bytes() for file in drawn}
+    content = json.loads((study / "study.json").read_text())
+    (study / "study.json").write_text(json.dumps({**content, "title": "Other"}))
     monkeypatch.setattr(page_module, "_bundle", _fail)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(UserError, match=r"no scripts.*report\.html and figures are not"):
         write_report(study)
-    assert {file: file.read_bytes() for file in study.rglob("*") if file.is_file()} == before
+    assert {file: file.read_bytes() for file in drawn} == before
+    assert "Other" in (study / "summary.md").read_text()
 
 
 def _fail() -> None:
-    raise RuntimeError("no bundle")
+    raise engine.DrawingError("no scripts.")
 
 
 def test_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

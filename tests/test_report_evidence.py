@@ -26,12 +26,19 @@ from falconcal.report.evidence import (
     PaperTest,
     Row,
     gather_evidence,
+    least_chance,
     reference_of,
     resamples_for,
 )
 from falconcal.report.matrix import matrix_cells
 from falconcal.report.results import load_results
-from falconcal.report.verdicts import chance, interval_texts, verdict
+from falconcal.report.verdicts import (
+    chance,
+    corrected_chance,
+    difference_tables,
+    interval_texts,
+    verdict,
+)
 from falconcal.shifts import Shift
 from tests.test_report import one_thread
 
@@ -315,6 +322,19 @@ def test_verdicts_name_the_better_method() -> None:
     assert verdict(row | {"figure": "clean_ece"}) == "b better"
     assert verdict(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
+
+
+def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: Evidence) -> None:
+    """With 999 resamples none below 0.002 can be told; 15 pairs make 0.03 of it."""
+    row: Row = {"p": 2 / 1000, "p_holm": 15 * 2 / 1000}
+    assert corrected_chance(row, 999) == "at most 0.030"
+    assert corrected_chance(row | {"p": 0.003}, 999) == "0.030"
+    floor = evidence.table.filter(kind="difference")["p"].min()
+    assert floor == pytest.approx(least_chance(evidence.resamples))
+    shown = [row for table in difference_tables(evidence) for row in table.rows]
+    rows = evidence.table.filter(kind="difference").to_dicts()
+    for row, cells in zip(rows, shown, strict=True):
+        assert cells[5].startswith("at most ") == (row["p"] == floor)
 
 
 def test_everything_stands_in_the_summary_and_on_the_page(study: Path, evidence: Evidence) -> None:

@@ -24,6 +24,7 @@ from falconcal.report.distributions import (
 )
 from falconcal.report.evidence import gather_evidence
 from falconcal.report.page import sections
+from falconcal.report.panels import drawn as draw_files
 from falconcal.report.recalibration import recalibrated, recalibration_figures
 from falconcal.report.results import load_results
 from tests import test_report
@@ -257,7 +258,7 @@ def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
 
 def test_figures_in_every_format(study: Path) -> None:
     figure = distribution_figure(load_results(study), distributions(load_results(study)))
-    files = figure.files(["svg", "png", "pdf"])
+    files = draw_files([figure], ["svg", "png", "pdf"])
     starts = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-"}
     for ending, start in starts.items():
         assert files[f"confidence-distributions.{ending}"].startswith(start)

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from falconcal import sampling
+from falconcal.data.examples import mixed_seed
 from falconcal.entrance import input_gradient
 from falconcal.errors import UserError
+from falconcal.hashing import content_keys
+from falconcal.masks import KeyedMasks
+from falconcal.methods import METHODS
 from falconcal.models import LeNet, PixelRecurrent, TokenTransformer
 from falconcal.modes import seeded_random
 from falconcal.sampling import Sampled, mean_probabilities
+from falconcal.training.preparing import lay_out_weights
 
 
 def is_dropout(layer: nn.Module) -> bool:
@@ -70,12 +75,19 @@ def test_half_precision_is_averaged_in_float32() -> None:
     assert mean_probabilities(torch.randn(4, 2, 3).half()).dtype == torch.float32
 
 
+def masks_of(seed: int, inputs: Tensor, draws: int, features: int) -> Tensor:
+    """Return what dropout of one half multiplies by: (draws, N, features)."""
+    with KeyedMasks(seed, content_keys(inputs), range(draws)).drawing_for(0, 0):
+        mask = nn.functional.dropout(torch.ones(draws * len(inputs), features))
+    return mask.view(draws, len(inputs), features)
+
+
 def test_the_mean_is_that_of_passes_with_the_same_masks() -> None:
     """One dropout layer: its mask of all rows is that of the draws one after another."""
     network = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3)).eval()
     inputs, model = torch.randn(5, 4), Sampled(network, 7, is_dropout, seed=3).eval()
-    with torch.no_grad(), seeded_random(3):
-        masks = nn.functional.dropout(torch.ones(7 * 5, 6)).view(7, 5, 6)
+    with torch.no_grad():
+        masks = masks_of(3, inputs, 7, 6)
         draws = [network[2](network[0](inputs) * mask).softmax(1) for mask in masks]
         expected = torch.stack(draws).mean(0)
         torch.testing.assert_close(model(inputs).exp(), expected)
@@ -129,7 +141,7 @@ def test_large_batches_of_tokens_go_in_parts_of_draws(monkeypatch: pytest.Monkey
     assert gradient.abs().min() > 0
 
 
-def test_a_batch_gets_the_same_answer_and_the_callers_random_numbers_are_left() -> None:
+def test_a_batch_gets_the_same_answer_again_and_the_callers_random_numbers_are_left() -> None:
     model, inputs = Sampled(Network(), 5, is_dropout).eval(), torch.randn(8, 4)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -174,7 +186,7 @@ def test_gradients_reach_the_inputs() -> None:
 
 def test_rows_are_multiplied_before_a_connection_past_the_dropout() -> None:
     network = nn.Sequential(Counted(nn.Linear(4, 6)), Skipping(), Skipping(), nn.Linear(6, 3))
-    model, inputs = Sampled(network, 4000, is_dropout).eval(), torch.randn(8, 4)
+    model, inputs = Sampled(network, 40, is_dropout).eval(), torch.randn(8, 4)
     with torch.no_grad():
         together = model(inputs)
         (fan,) = model.fans.values()
@@ -182,8 +194,7 @@ def test_rows_are_multiplied_before_a_connection_past_the_dropout() -> None:
         assert fan.name == "1"
         model.fans = dict.fromkeys(model.fans)  # one by one
         alone = model(inputs)
-    assert not torch.equal(together, alone)
-    torch.testing.assert_close(together.exp(), alone.exp(), atol=0.02, rtol=0.0)
+    torch.testing.assert_close(together, alone)
 
 
 def test_one_example_is_no_reason_to_broadcast_several() -> None:
@@ -205,10 +216,11 @@ class Around(nn.Module):
 
 
 def test_where_nothing_can_be_shared_passes_go_one_by_one() -> None:
-    model, inputs = Sampled(Around(), 5, is_dropout).eval(), torch.randn(8, 6)
-    with torch.no_grad(), seeded_random(0):
-        passes = [model.model.train()(inputs).softmax(1) for _ in range(5)]
-    model.eval()
+    network, inputs = Around(), torch.randn(8, 6)
+    model = Sampled(network, 5, is_dropout).eval()
+    with torch.no_grad():
+        masks = masks_of(0, inputs, 5, 6)
+        passes = [network.dense(inputs * (1 + mask)).softmax(1) for mask in masks]
     torch.testing.assert_close(model(inputs).exp(), torch.stack(passes).mean(0))
     assert list(model.fans.values()) == [None]
 
@@ -236,14 +248,14 @@ def small_convolutions() -> nn.Module:
     [
         (LeNet, (1, 28, 28), "classifier.2"),
         (partial(PixelRecurrent, hidden=5, dropout=0.5), (1, 4, 4), "dropout"),
-        (partial(TokenTransformer, 3, 20, 6, 8, 2), (6,), "encoder.layers.0"),
+        (partial(TokenTransformer, 3, 20, 6, 8, 2), (6,), "encoder"),
         (small_convolutions, (1, 4, 4), "1"),
     ],
 )
 def test_networks_are_sampled_from_their_first_random_layer(
     make: Callable[[], nn.Module], shape: tuple[int, ...], name: str
 ) -> None:
-    """Every row has its own noise; the average of many draws hardly has any."""
+    """The average of many draws hardly has any noise."""
     network, inputs = make(), torch.rand(4, *shape)
     inputs = inputs if len(shape) == 3 else (20 * inputs).long()
     model = Sampled(network, 3, is_dropout).eval()
@@ -253,10 +265,160 @@ def test_networks_are_sampled_from_their_first_random_layer(
     assert fan is not None
     assert fan.name == name
     assert not torch.allclose(log_probs, rest, atol=1e-4)
-    alike = inputs[:1].expand(2, *shape)
-    first, second = Sampled(network, 400, is_dropout).eval()(alike).exp()
+    first, second = (Sampled(network, 400, is_dropout, seed).eval()(inputs) for seed in (0, 1))
     assert not torch.equal(first, second)
-    torch.testing.assert_close(first, second, atol=0.1, rtol=0.0)
+    torch.testing.assert_close(first.exp(), second.exp(), atol=0.1, rtol=0.0)
+
+
+class Recurrent(nn.Module):
+    """Layers whose dropout is inside, with the rows first or after the places."""
+
+    def __init__(self, rows_first: bool) -> None:
+        super().__init__()
+        self.rows_first = rows_first
+        self.embedding, self.dense = nn.Embedding(20, 6), nn.Linear(8, 3)
+        self.layers = nn.LSTM(6, 8, 3, dropout=0.4, batch_first=rows_first)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = self.embedding(tokens)
+        if self.rows_first:
+            logits: Tensor = self.dense(self.layers(places)[0][:, -1])
+        else:
+            logits = self.dense(self.layers(places.transpose(0, 1))[0][-1])
+        return logits
+
+
+class PlacesFirst(nn.Module):
+    """Dropout of what has the places along its first axis and the rows along its second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.dropout, self.dense = (
+            nn.Embedding(20, 6),
+            nn.Dropout(),
+            nn.Linear(6, 3),
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.dense(self.dropout(self.embedding(tokens.T)).mean(0))
+        return logits
+
+
+class Branches(nn.Module):
+    """Two random layers side by side, neither behind the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.dense = nn.Dropout(0.5), nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.dense(self.one(inputs) + self.two(inputs))
+        return logits
+
+
+class DroppedWeights(nn.Module):
+    """Dropout of weights, which have no rows; as wide as a batch has rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.dropout = nn.Parameter(torch.randn(8, 8)), nn.Dropout(0.5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = inputs @ self.dropout(self.weight)
+        return logits
+
+
+def features() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Dropout2d(0.5), nn.ReLU(), nn.FeatureAlphaDropout(0.2), nn.Flatten(),
+        nn.AlphaDropout(0.3), nn.Linear(16, 3),
+    )  # fmt: skip
+
+
+def drops_out(layer: nn.Module) -> bool:
+    return is_dropout(layer) or isinstance(layer, (nn.LSTM, *sampling.DROPOUTS))
+
+
+TOKENS, IMAGES, ROWS = (6,), (1, 4, 4), (8,)
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "lenet": (LeNet, (1, 28, 28)),
+    "features": (features, IMAGES),
+    "recurrent": (partial(Recurrent, True), TOKENS),
+    "recurrent, places first": (partial(Recurrent, False), TOKENS),
+    "dropout, places first": (PlacesFirst, TOKENS),
+    "transformer": (partial(TokenTransformer, 3, 20, 6, 8, 2, dropout=0.3), TOKENS),
+    "branches": (Branches, ROWS),
+    "weights": (DroppedWeights, ROWS),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_to_a_row_does_not_depend_on_its_batch(kind: str) -> None:
+    make, shape = KINDS[kind]
+    torch.manual_seed(0)
+    inputs = torch.randint(20, (24, *shape)) if shape == TOKENS else torch.rand(24, *shape)
+    model, order = Sampled(make(), 5, drops_out, seed=4).eval(), torch.randperm(24)
+    with torch.no_grad():
+        whole = model(inputs)
+        torch.testing.assert_close(model(inputs[order]), whole[order], atol=1e-5, rtol=1e-5)
+        for size in (1, 6, 8):
+            parts = torch.cat([model(part) for part in inputs.split(size)])
+            torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
+    with torch.inference_mode():
+        torch.testing.assert_close(model(inputs), whole, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(whole, model.model.eval()(inputs).log_softmax(1), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["svi", "mnf", "last_layer_svi"])
+def test_weights_are_drawn_by_the_number_of_the_draw(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In however many parts, of examples or of draws, and in whatever order weights lie."""
+    torch.manual_seed(0)
+    model, inputs = METHODS[name](samples=7).structure(LeNet()).eval(), torch.rand(12, 1, 28, 28)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        whole = model(inputs)
+        monkeypatch.setattr(sampling, "ELEMENTS", 20_000)
+        parts = torch.cat([model(part) for part in inputs.split(5)])
+        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
+        lay_out_weights(model)
+        torch.testing.assert_close(model(inputs), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_every_row_has_masks_of_its_own() -> None:
+    """Rows that differ where the network does not look get other draws, equal rows the same."""
+    first_layer = nn.Linear(4, 6)
+    network = nn.Sequential(first_layer, nn.Dropout(0.5), nn.Linear(6, 3))
+    with torch.no_grad():
+        first_layer.weight[:, 3] = 0
+    rows = torch.tensor([[1.0, 2.0, 3.0, 0.0], [1.0, 2.0, 3.0, -0.0], [1.0, 2.0, 3.0, 4.0]])
+    first, same, other = Sampled(network, 20, is_dropout).eval()(rows)
+    assert torch.equal(first, same)
+    assert not torch.allclose(first, other, atol=1e-4)
+
+
+def test_masks_are_independent_between_rows_draws_and_features() -> None:
+    torch.manual_seed(0)
+    masks = masks_of(1, torch.rand(40, 3), 50, 60)
+    assert set(masks.flatten().tolist()) == {0.0, 2.0}
+    assert masks.mean().item() == pytest.approx(1, abs=0.02)
+    for axis in range(3):
+        columns = masks.movedim(axis, 0).flatten(1)  # (K, the others)
+        between = columns.corrcoef().fill_diagonal_(0).abs() * columns.shape[1] ** 0.5
+        assert between.max() < 5  # standard errors
+        one_axis = masks.mean([one for one in range(3) if one != axis])
+        assert (one_axis - 1).abs().max() < 5 * columns.shape[1] ** -0.5
+
+
+def test_masks_of_other_devices_are_the_same() -> None:
+    """Their kernel draws and drops at once."""
+    rows, ones = content_keys(torch.rand(4, 3)), torch.ones(12, 5)
+    with KeyedMasks(0, rows, range(3)).drawing_for(0, 0):
+        dropped, kept = torch.native_dropout(ones, 0.25, True)
+    with KeyedMasks(0, rows, range(3)).drawing_for(0, 0):
+        expected = nn.functional.dropout(ones, 0.25)
+    torch.testing.assert_close(dropped, expected)
+    assert torch.equal(kept, expected > 0)
 
 
 class DrawnWeight(nn.Module):
@@ -264,27 +426,32 @@ class DrawnWeight(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.draws, self.seen = 0, list[tuple[bool, int]]()
+        self.draws, self.seen = tuple[int, ...](), list[tuple[bool, int]]()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        self.seen.append((self.training, self.draws))
+        self.seen.append((self.training, len(self.draws)))
         if not self.training:
             return inputs
-        noise = torch.randn(self.draws, 1, inputs.shape[1])
-        return (inputs.view(self.draws, -1, inputs.shape[1]) * noise).flatten(0, 1)
+        noise = torch.stack([self.noise(seed, inputs.shape[1]) for seed in self.draws])
+        rows: Tensor = inputs.unflatten(0, (len(self.draws), -1)) * noise
+        return rows.flatten(0, 1)
+
+    @staticmethod
+    def noise(seed: int, size: int) -> Tensor:
+        return torch.randn(1, size, generator=torch.Generator().manual_seed(seed))
 
 
 def test_layers_that_draw_weights_are_told_how_many_draws_there_are() -> None:
     layer, inputs = DrawnWeight(), torch.randn(8, 6)
     network = nn.Sequential(Counted(nn.Linear(6, 4)), layer, nn.Linear(4, 3))
     model = Sampled(network, 5, lambda part: part is layer, seed=2).eval()
-    with torch.no_grad(), seeded_random(2):
-        noise = torch.randn(5, 1, 4)
+    with torch.no_grad():
+        noise = torch.stack([layer.noise(mixed_seed(2, 0, draw), 4) for draw in range(5)])
         expected = network[2](network[0](inputs) * noise).softmax(2).mean(0)
         torch.testing.assert_close(model(inputs).exp(), expected)
     assert layer.seen[-1] == (True, 5)
     assert not any(training for training, _ in layer.seen[:-1])
-    assert layer.draws == 0
+    assert layer.draws == ()
 
 
 def test_a_network_whose_random_layers_are_not_called_is_refused() -> None:

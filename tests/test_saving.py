@@ -87,7 +87,7 @@ def test_half_precision_stays_half_and_tied_weights_stay_tied(tmp_path: Path) ->
         assert torch.equal(one, other)
     tied = make_tied(6)
     falconcal.save(
-        tied, tmp_path / "tied", f"{__name__}:make_tied", classes=CLASSES, shape=[6],
+        tied, tmp_path / "tied", f"{__name__}:make_tied", classes=list("abcdef"), shape=[6],
         arguments={"width": 6},
     )  # fmt: skip
     back = load_own(tmp_path / "tied").model

@@ -1,7 +1,10 @@
 """Anybody's predictions: every format, every mistake, and the page that is drawn of them."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +17,13 @@ import torch
 
 import falconcal
 from falconcal.assessment import CURVE_POINTS, MOST_CLASSWISE, MOST_GROUPS, assess, wilson_bounds
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, readable
 from falconcal.metrics import CLASS_METRICS, METRICS
 from falconcal.predictions import Predictions
 from falconcal.reading import read_predictions
+from falconcal.report import engine
 from falconcal.report import page as page_module
-from falconcal.report.score import readable, write_score_page
+from falconcal.report.score import write_score_page
 from tests.test_cli import run
 
 SCRIPT = "<script>alert(1)</script>"
@@ -396,7 +400,7 @@ def test_what_cannot_be_assessed_is_said() -> None:
         assess(data, metric="ecee")
     with pytest.raises(UserError, match=rf"at most {MOST_GROUPS} groups, got 300"):
         assess(data, groups=range(300))
-    with pytest.raises(UserError, match="a group an example"):
+    with pytest.raises(UserError, match="one group per example"):
         assess(data, groups=["a"])
 
 
@@ -453,16 +457,56 @@ def test_the_json_holds_the_figures(found: falconcal.Assessment, tmp_path: Path)
     assert set(content["accuracy_at_coverage"]) == {"0.9", "0.8", "0.5"}
 
 
-def test_a_failure_writes_nothing(
+@pytest.fixture
+def dying_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the chart engine die as it does where addresses are short."""
+    script = tmp_path / "engine.py"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr(engine, "PROCESS", script)
+
+
+@pytest.mark.usefixtures("dying_engine")
+def test_a_chart_engine_that_dies_takes_no_numbers_along(
+    found: falconcal.Assessment, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=r"SIGKILL.*ulimit -v.*metrics\.json.*score\.html"):
+        write_score_page(found, out, title="some.csv")
+    assert {file.name for file in out.iterdir()} == {"metrics.json"}
+
+
+def test_a_failed_drawing_leaves_the_older_page_and_its_figures(
     found: falconcal.Assessment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_score_page(found, tmp_path, title="some.csv")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
     def fail() -> None:
-        raise RuntimeError("no bundle")
+        raise engine.DrawingError("no scripts.")
 
     monkeypatch.setattr(page_module, "_bundle", fail)
-    with pytest.raises(RuntimeError, match="no bundle"):
-        write_score_page(found, tmp_path / "out", title="some.csv")
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match="of before"):
+        write_score_page(found, tmp_path, title="other.csv")
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is of Linux")
+def test_under_a_limit_of_addresses_the_command_prints_and_writes_the_numbers(
+    tmp_path: Path,
+) -> None:
+    write_csv(tmp_path, CSV)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (12 * 10**9,) * 2)"
+    answer = subprocess.run(
+        [sys.executable, "-c", f"{limit}; from falconcal.cli import main; main()",
+         "score", "some.csv", "--out", "out"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert answer.returncode == 1, answer.stderr
+    assert re.search(r"accuracy +0\.5000", answer.stdout)
+    assert "figures could not be drawn" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1  # nothing of the engine's own
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["metrics.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(found: falconcal.Assessment) -> None:

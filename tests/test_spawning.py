@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,3 +56,36 @@ def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
         assert process.is_alive()
     assert process.exitcode == -signal.SIGTERM
     assert "SIGTERM" in spawning.why_it_ended(process)
+
+
+STARTER = """
+import os, sys, time
+from falconcal import spawning
+from tests.slow_to_import import BEGUN, work
+os.environ[BEGUN] = sys.argv[1]
+spawning.start(work)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    root = Path(__file__).parents[1]
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, str(begun)], cwd=root)
+    try:
+        wait_for(lambda: begun.exists() and begun.read_text() != "", seconds=60)
+        worker = int(begun.read_text())
+        assert alive(worker)
+    finally:
+        starter.send_signal(number)
+        starter.wait()
+    wait_for(lambda: not alive(worker), seconds=2)
+
+
+def test_starting_processes_does_not_wait_for_torch() -> None:
+    code = "import sys, falconcal.spawning; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

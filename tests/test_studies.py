@@ -1,6 +1,8 @@
 """Studies: read, changed, run, taken up again, refused; every file whole or absent."""
 
 import json
+import re
+import shutil
 import tomllib
 import warnings
 from itertools import product
@@ -12,6 +14,7 @@ import torch
 
 from benchmarks.choose_methods import chosen, for_study
 from falconcal.data import TensorBatches
+from falconcal.data.augmentation import DEGREES, SHIFT
 from falconcal.data.few import places_of_few
 from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RUN_FILES, RunKey
@@ -21,10 +24,12 @@ from falconcal.metrics import METRICS, POOLED
 from falconcal.models import LeNet, make_model
 from falconcal.predictions import predict
 from falconcal.recalibration import Temperature, VectorScaling
-from falconcal.report import write_report
+from falconcal.report import load_results, write_report
+from falconcal.report.results import Results, open_scores
 from falconcal.saving import load
 from falconcal.selection import ShiftedValidation
 from falconcal.shifts import Shift, affine_shifts
+from falconcal.shifts.affine import FAMILIES
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.studies import run as one_run
 from falconcal.studies.events import Event
@@ -72,6 +77,22 @@ def test_every_study_of_the_table_is_valid_and_named_after_its_file(name: str) -
     assert found.title
     assert found.resolved()["methods"]
     assert not set(found.shifts) & set(found.selection_shifts)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10_small"])
+def test_shifts_within_the_augmentation_are_named_by_the_study(name: str) -> None:
+    """What training turns and moves by reaches the first level of rotations and translations."""
+    found = find_study(name)
+    reached = {"rot": DEGREES, "xsh": SHIFT * 32, "ysh": SHIFT * 32, "xys": SHIFT * 32}
+    strengths = {family: levels for family, levels, *_ in FAMILIES}
+    for shift in found.shifts:
+        most = reached.get(shift[:3], 0.0)
+        away = [min(level, 360 - level) for level in strengths[shift]]
+        within = [number for number, strength in enumerate(away) if 0 < strength <= most]
+        assert within == ([1] if shift in found.note.split("lies within")[0] else [])
+    assert "level 1" in found.note
+    assert found.resolved()["note"] == found.note
+    assert "note" not in find_study("digits").resolved()  # folders of before it stay valid
 
 
 def test_digits_follows_the_protocol() -> None:
@@ -245,11 +266,176 @@ def test_a_run_that_lacks_a_file_is_done_again(tmp_path: Path, name: str) -> Non
     assert (tmp_path / "rows.parquet").read_bytes() == rows
 
 
-def test_damaged_scores_are_named(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
-    (RunKey(PLAIN, "dropout", 0).folder(tmp_path) / "scores.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(UserError, match=r"scores\.parquet.*remove its folder"):
-        run_study(study(), tmp_path, Silent(), ["dropout"])
+@pytest.mark.parametrize("name", RUN_FILES)
+@pytest.mark.parametrize("content", [b"", b"PAR1 cut off", b"[1]"])
+def test_a_run_with_a_damaged_file_is_not_complete(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    fake_run(tmp_path, "dropout")
+    store, run = Store(tmp_path), RunKey(PLAIN, "dropout", 0)
+    assert store.complete(run)
+    assert store.runs() == [run]
+    (run.folder(tmp_path) / name).write_bytes(content)
+    assert not store.complete(run)
+    assert store.runs() == []
+    assert store.damaged(run) == run.folder(tmp_path) / name
+
+
+def fake_run(directory: Path, method: str) -> None:
+    """Write the files of a run as far as the store looks at them."""
+    run = RunKey(PLAIN, method, 0)
+    folder = run.folder(directory)
+    folder.mkdir(parents=True)
+    save_weights(folder / "weights.safetensors", small_network())
+    for name in ("history.parquet", "scores.parquet"):
+        polars.DataFrame({"epoch": [1]}).write_parquet(folder / name)
+    (folder / "settings.json").write_text(json.dumps(one_run.run_settings(study(), run)))
+    (folder / "run.json").write_text("{}")
+
+
+def read_everything(directory: Path) -> Results:
+    """Read what a report reads."""
+    results = load_results(directory)
+    for run in results.runs:
+        open_scores(run)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", b""),
+        ("run.json", b"[1]"),
+        ("history.parquet", b"PAR1 cut off"),
+        ("settings.json", b"{"),
+        ("scores.parquet", b""),
+        ("study.json", b"{"),
+        ("study.json", b'{"name": 3}'),
+        ("rows.parquet", b""),
+    ],
+)
+def test_what_a_report_advises_on_a_damaged_file_works(
+    trained: Path, name: str, content: bytes
+) -> None:
+    """Followed to the letter: the folder that is named is removed, the study is run again."""
+    rows = (trained / "rows.parquet").read_bytes()
+    other = everything(RunKey(PLAIN, "dropout", 0).folder(trained))
+    file = next(trained.rglob(name)) if name in ("study.json", "rows.parquet") else None
+    file = file or RunKey(PLAIN, "falcon", 0).folder(trained) / name
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(str(file))) as refused:
+        read_everything(trained)
+    named = re.search(r"remove the folder (\S+),", str(refused.value))
+    if name in RUN_FILES:
+        assert named is not None
+        assert Path(named[1]) == file.parent  # one run, nothing else
+        shutil.rmtree(named[1])
+    else:
+        assert named is None
+    assert "run the study again" in str(refused.value)
+    again = Silent()
+    assert run_study(study(), trained, again) == {}
+    assert again.begun == ([RunKey(PLAIN, "falcon", 0)] if name in RUN_FILES else [])
+    assert read_everything(trained).series == ("dropout", "falcon")
+    assert (trained / "rows.parquet").read_bytes() == rows
+    assert everything(RunKey(PLAIN, "dropout", 0).folder(trained)) == other
+
+
+@pytest.mark.parametrize("name", ["run.json", "weights.safetensors"])
+def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name: str) -> None:
+    (RunKey(PLAIN, "falcon", 0).folder(trained) / name).write_bytes(b"")
+    heard: list[Event] = []
+    run_study(study(), trained, heard.append)
+    assert [event.run.method for event in heard if event.kind == "begun"] == ["falcon"]
+    note = Event(RunKey(PLAIN, "falcon", 0), "note", f"{name} is damaged, so the run is done again")
+    assert note in heard
+
+
+def test_a_damaged_run_that_is_not_asked_for_is_not_dropped_in_silence(trained: Path) -> None:
+    file = RunKey(PLAIN, "falcon", 0).folder(trained) / "run.json"
+    file.write_bytes(b"")
+    before = everything(trained)
+    with pytest.raises(UserError, match=re.escape(f"remove the folder {file.parent},")):
+        run_study(study(), trained, Silent(), ["dropout"])
+    assert everything(trained) == before
+
+
+def test_a_damaged_reference_is_trained_again(tmp_path: Path) -> None:
+    run_study(study(), tmp_path, Silent(), ["falcon"])
+    rows = (tmp_path / "rows.parquet").read_bytes()
+    (tmp_path / "reference" / "weights.safetensors").write_bytes(b"")
+    shutil.rmtree(RunKey(PLAIN, "falcon", 0).folder(tmp_path))
+    assert run_study(study(), tmp_path, Silent(), ["falcon"]) == {}
+    assert (tmp_path / "rows.parquet").read_bytes() == rows
+
+
+def test_without_its_study_file_a_folder_still_refuses_other_settings(trained: Path) -> None:
+    (trained / "study.json").write_text("{")
+    before = everything(trained)
+    for change in ("falcon.epochs=3", "batch_size=10"):
+        with pytest.raises(UserError, match="made with other settings"):
+            run_study(study(change), trained, Silent())
+    head, _, rest = TEXT.partition("[methods.falcon]")
+    with pytest.raises(UserError, match="has no falcon, seed 0: run that study"):
+        run_study(read_own(head, "test"), trained, Silent())
+    assert rest
+    assert everything(trained) == before
+
+
+def test_a_copy_of_a_run_under_another_name_is_no_run(trained: Path) -> None:
+    folder = RunKey(PLAIN, "falcon", 0).folder(trained)
+    shutil.copytree(folder, folder.with_name("seed-1"))
+    assert len(Store(trained).runs()) == 2
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    run_study(study(), folder, Silent())
+    return folder
+
+
+@pytest.fixture
+def trained(trained_once: Path, tmp_path: Path) -> Path:
+    """A folder with both methods of the study, to be damaged."""
+    return Path(shutil.copytree(trained_once, tmp_path / "out"))
+
+
+TWINS = """
+[methods."tests.stripes:Raising"]
+[methods."tests.stripes.Raising"]
+method = "dropout"
+"""
+
+
+def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Raising' and 'tests\.stripes\.Raising' would have the"):
+        read_own(TEXT + TWINS, "test")
+    first = TEXT.replace("[methods.dropout]", '[methods."a.b"]\nmethod = "dropout"')
+    second = first.replace('"a.b"', '"a:b"').partition("[methods.falcon]")[0]
+    first = first.partition("[methods.falcon]")[0]
+    assert run_study(read_own(first, "test"), tmp_path, Silent()) == {}
+    before = everything(tmp_path)
+    with pytest.raises(UsageError, match=r"'a\.b' and 'a:b' would have the same files"):
+        run_study(read_own(second, "test"), tmp_path, Silent())
+    assert everything(tmp_path) == before
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    for change in ("dataset=tests.stripes:load_table", 'shifts=["cifar10_c:fog"]'):
+        with pytest.raises(UserError):
+            run_study(study(change), tmp_path / "new" / "out", Silent())
+        with pytest.raises(UserError):
+            run_study(study(change), tmp_path, Silent())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_run_leaves_a_folder_of_runs_as_it_was(trained: Path) -> None:
+    (trained / ".lock").unlink()  # as in a copy that somebody was given
+    before = everything(trained)
+    with pytest.raises(UserError, match="made with other settings"):
+        run_study(study("batch_size=10"), trained, Silent())
+    assert everything(trained) == before
 
 
 def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
@@ -331,13 +517,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot write to the output folder"):
         run_study(study(), tmp_path / "file" / "out", Silent())
-
-
-def test_a_damaged_study_file_is_named(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
-    (tmp_path / "study.json").write_text("{")
-    with pytest.raises(UserError, match=r"study\.json"):
-        run_study(study(), tmp_path, Silent())
 
 
 @pytest.mark.parametrize(

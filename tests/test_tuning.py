@@ -20,6 +20,7 @@ from falconcal.data import Examples
 from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
 from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
+from falconcal.report.panels import drawn
 from falconcal.report.trials import best_cells, history_figure, rank_correlations, read_trials
 from falconcal.studies import STUDIES, Study, find_study
 from falconcal.terminal import show_trial, show_trials
@@ -35,8 +36,10 @@ from tests.stripes import MEETING, TRUST, read_own
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
+from falconcal.studies.making import dataset_of  # noqa: E402
+from falconcal.tuning.budget import budgeted  # noqa: E402
 from falconcal.tuning.ledger import Ledger  # noqa: E402
-from falconcal.tuning.search import Search, tune  # noqa: E402
+from falconcal.tuning.search import Search, make_bench, tune  # noqa: E402
 from falconcal.tuning.trial import Watcher, objective, trial_method  # noqa: E402
 
 TEXT = (Path(__file__).parent / "stripes.toml").read_text()
@@ -377,7 +380,7 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     best = best_of(rows)["dropout"]
     chosen = tomllib.loads((tmp_path / "best.toml").read_text())
     assert chosen == {"methods": {"dropout": {**best["settings"], "keep": "best"}}}
-    assert "accurate enough" in history_figure(rows).svg()
+    assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
 
 
 def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path) -> None:
@@ -390,6 +393,27 @@ def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path
     assert [one["trial"] for one in told] == [1, 2]
     assert tune(search(tmp_path / "parts"), told=told.append) == parts
     assert len(told) == 2  # all was done
+
+
+def test_the_reference_of_trials_is_the_same_trained_or_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, and laid out in memory as training does: another order rounds differently."""
+    references: list[torch.nn.Module] = []
+    monkeypatch.setattr(
+        "falconcal.tuning.search.shifted_validation",
+        lambda _, reference, __: references.append(reference),
+    )
+    given = search(tmp_path, "model=lenet")
+    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
+    make_bench(given, budgeted(dataset_of(given.study), given.tuning))
+    trained, read = (dict(model.named_parameters()) for model in references)
+    for name, weight in trained.items():
+        assert torch.equal(read[name], weight), name
+        assert read[name].stride() == weight.stride(), name
+    kernels = [weight for weight in read.values() if weight.ndim == 4]
+    assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from falconcal.errors import UsageError, UserError
 from falconcal.layout import PLAIN, RunKey
 from falconcal.methods import Falcon
 from falconcal.report.evidence import gather_evidence
+from falconcal.report.panels import drawn
 from falconcal.report.results import Results, load_results
 from falconcal.report.summary import make_summary
 from falconcal.report.variants import Sweep, find_sweeps, variant_figures
@@ -295,7 +296,7 @@ def test_named_variants_stand_side_by_side_in_a_figure(folder: Path) -> None:
         assert shown["clean accuracy"] == pytest.approx(clean, abs=1e-6)
         assert shown["micro ECE, shear"] == pytest.approx(shear, abs=1e-6)
         assert shown["micro ECE, mean"] == pytest.approx((shear + xshift) / 2, abs=1e-6)
-    assert "<svg" in figure.svg()
+    assert b"<svg" in drawn([figure])[f"{figure.name}.svg"]
 
 
 def swept(results: Results) -> Results:
@@ -332,7 +333,7 @@ def test_a_sweep_is_a_line_over_its_range_with_the_plain_run_on_it(folder: Path)
     assert largest["shift"].n_unique() == 3  # contrast is among the panels too
     moved = 2 * max(largest["value"].to_list())
     assert f"moves by 0.0 points, the ECE of no shift by more than {moved:.3f}" in figure.caption
-    assert "<svg" in figure.svg()
+    assert b"<svg" in drawn([figure])[f"{figure.name}.svg"]
 
 
 @pytest.mark.parametrize(

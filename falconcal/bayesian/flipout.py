@@ -5,12 +5,12 @@ Mini-Batches", ICLR 2018, equation 4: y = x M^T + b + ((x * s_in) (sigma * eps)^
 are plain numbers, as usual with Flipout.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from falconcal.bayesian.layer import Bayesian, normal_divergence, run
+from falconcal.bayesian.layer import Bayesian, normal_divergence, normal_like, run, seeded
 
 
 class Flipout(Bayesian):
@@ -25,10 +25,11 @@ class Flipout(Bayesian):
         flipped = run(self.mean, inputs * self._signs(inputs), perturbation)
         return torch.addcmul(self.still(inputs), flipped, self._signs(flipped))
 
-    def networks(self, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    def networks(self, seeds: Sequence[int]) -> Iterator[tuple[Tensor, Tensor | None]]:
         mean, deviation = self.mean.weight, self.deviation
-        for _ in range(count):
-            yield torch.addcmul(mean, deviation, torch.randn_like(mean)), self.mean.bias
+        for seed in seeds:
+            noise = normal_like(mean, seeded(seed, mean))
+            yield torch.addcmul(mean, deviation, noise), self.mean.bias
 
     def divergence(self) -> Tensor:
         return normal_divergence(self.mean.weight, self.deviation)

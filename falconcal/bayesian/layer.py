@@ -5,7 +5,7 @@ ordinary layer inside, so its geometry and its first weights are kept; rho start
 """
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ class Bayesian(nn.Module, abc.ABC):
     all examples are answered by the same ones.
     """
 
-    draws = 0
+    draws: tuple[int, ...] = ()  # the seed of each
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
@@ -33,9 +33,9 @@ class Bayesian(nn.Module, abc.ABC):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return self.still(inputs)
-        if self.draws == 0:
+        if not self.draws:
             return self.noisy(inputs)
-        parts = zip(inputs.chunk(self.draws), self.networks(self.draws), strict=True)
+        parts = zip(inputs.chunk(len(self.draws)), self.networks(self.draws), strict=True)
         return torch.cat([run(self.mean, rows, *network) for rows, network in parts])
 
     @property
@@ -51,8 +51,8 @@ class Bayesian(nn.Module, abc.ABC):
         """Return the outputs, each example's with noise of its own."""
 
     @abc.abstractmethod
-    def networks(self, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Draw weights and bias of so many networks, one at a time."""
+    def networks(self, seeds: Sequence[int]) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Draw weights and bias of a network for each seed, one at a time."""
 
     @abc.abstractmethod
     def divergence(self) -> Tensor:
@@ -65,6 +65,17 @@ def run(layer: Layer, inputs: Tensor, weight: Tensor, bias: Tensor | None = None
         return functional.linear(inputs, weight, bias)
     outputs: Tensor = layer._conv_forward(inputs, weight, bias)
     return outputs
+
+
+def seeded(seed: int, weight: Tensor) -> torch.Generator:
+    """Return random numbers where a weight is."""
+    return torch.Generator(weight.device).manual_seed(seed)
+
+
+def normal_like(weight: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw standard normal numbers, the same ones whatever the order of a weight in memory."""
+    noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype, device=weight.device)
+    return torch.empty_like(weight).copy_(noise)
 
 
 def normal_divergence(mean: Tensor, deviation: Tensor) -> Tensor:

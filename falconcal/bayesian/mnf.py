@@ -8,14 +8,22 @@ KL(q(W | z) || N(0, 1)) + KL of the bias + log q(z) - log r(z | W).
 
 import abc
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from falconcal.bayesian.flows import Flows
-from falconcal.bayesian.layer import FIRST_RHO, Bayesian, Layer, normal_divergence, run
+from falconcal.bayesian.layer import (
+    FIRST_RHO,
+    Bayesian,
+    Layer,
+    normal_divergence,
+    normal_like,
+    run,
+    seeded,
+)
 
 FIRST_VARIANCE = 0.1  # s0^2
 LEAST_VARIANCE = 1e-16  # of an output: the root has no gradient at 0, as of black pixels
@@ -40,6 +48,9 @@ class MultiplicativeFlow(Bayesian):
     def draw_z(self, count: int) -> tuple[Tensor, Tensor]:
         """Draw z and log|dz / dz0| of it: (count, size), (count,)."""
         noise = torch.randn(count, len(self.mu0), dtype=self.mu0.dtype, device=self.mu0.device)
+        return self.z_of(noise)
+
+    def z_of(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         z: tuple[Tensor, Tensor] = self.flows(self.mu0 + (self.log_variance0 / 2).exp() * noise)
         return z
 
@@ -53,11 +64,12 @@ class MultiplicativeFlow(Bayesian):
         mean, variance = self.multiplied(inputs, z), self._variance(inputs)
         return torch.addcmul(mean, variance.sqrt(), torch.randn_like(variance))
 
-    def networks(self, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        deviation = self.deviation
-        for z in self.draw_z(count)[0]:
-            weight = torch.addcmul(self.scaled(z), deviation, torch.randn_like(deviation))
-            yield weight, self._drawn_bias()
+    def networks(self, seeds: Sequence[int]) -> Iterator[tuple[Tensor, Tensor | None]]:
+        deviation, sources = self.deviation, [seeded(seed, self.mu0) for seed in seeds]
+        noise = torch.stack([normal_like(self.mu0, source) for source in sources])
+        for z, source in zip(self.z_of(noise)[0], sources, strict=True):
+            weight = torch.addcmul(self.scaled(z), deviation, normal_like(deviation, source))
+            yield weight, self._drawn_bias(source)
 
     def divergence(self) -> Tensor:
         """Estimate the bound with one z; the entropy of z0 is in closed form."""
@@ -75,11 +87,11 @@ class MultiplicativeFlow(Bayesian):
     def bias_deviation(self) -> Tensor | None:
         return None if self.bias_rho is None else functional.softplus(self.bias_rho)
 
-    def _drawn_bias(self) -> Tensor | None:
+    def _drawn_bias(self, source: torch.Generator) -> Tensor | None:
         bias, deviation = self.mean.bias, self.bias_deviation
         if bias is None or deviation is None:
             return None
-        return torch.addcmul(bias, deviation, torch.randn_like(bias))
+        return torch.addcmul(bias, deviation, normal_like(bias, source))
 
     def _variance(self, inputs: Tensor) -> Tensor:
         """x^2 sigma^2 + s_b^2, with digits enough for squares even under mixed precision."""

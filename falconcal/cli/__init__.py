@@ -9,7 +9,7 @@ from falconcal.cli import studies, reports, predictions, data, catalogue  # noqa
 # isort: on
 from falconcal.cli.app import FAILED, INTERRUPTED, WRONG_USAGE, app, tells
 from falconcal.errors import UsageError, UserError
-from falconcal.terminal import errors
+from falconcal.terminal import errors, say
 
 __all__ = ["app", "main"]
 
@@ -34,5 +34,5 @@ def main() -> None:
 
 def _leave(error: Exception, code: int) -> None:
     if tells():
-        errors.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        say(f"Error: {error}", errors, "red")
     sys.exit(code)

@@ -57,8 +57,8 @@ def score(
     )
     output.print(f"Measuring {len(read.predictions):,} examples ...", highlight=False)
     found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
+    show_score(found)  # before anything is drawn, which may fail
     page = write_score_page(found, directory, title=file.name, classes=read.classes)
-    show_score(found)
     say(f"Page: {page}")
 
 
@@ -114,6 +114,12 @@ def predict(
     if risk is not None and chose_its_epoch(saved.facts):
         say("Validation data chose this model's epoch: the risk may be somewhat higher.", errors)
     opened = open_source(source, saved.facts)
+    if opened.named == "file" and saved.facts.framing is None:
+        say(
+            "The model file does not say how pictures are framed: they are stretched to its size. "
+            "Save it again with framing=.",
+            errors,
+        )
     with counting(errors, source.name, opened.total) as advance:
         outcome = predict_into(target, saved, opened, threshold, advance)
     show_outcome(outcome, target, threshold)

@@ -1,12 +1,15 @@
 """Reports: of one output folder, or of several against each other."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from falconcal.cli.app import FiguresOption, app, names
 from falconcal.terminal import output, say, show_summary
+
+if TYPE_CHECKING:
+    from falconcal.report.results import Results
 
 PaperOption = Annotated[
     bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
@@ -24,19 +27,24 @@ def report(
     figures: FiguresOption = "svg",
 ) -> None:
     """Write the summary, the figures and the report of an output folder again."""
-    from falconcal.report import load_results, write_paper, write_report
+    from falconcal.report import check_formats, load_results
 
+    formats = check_formats(names(figures))
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
-    page = write_report(directory, names(figures))
-    show_summary(load_results(directory))
-    say(f"Report: {page}")
-    _say_tables(write_paper(directory) if paper else [])
+    _write(load_results(directory), directory, paper, formats)
 
 
-def _say_tables(files: list[Path]) -> None:
-    for file in files:
+def _write(results: "Results", directory: Path, paper: bool, formats: list[str]) -> None:
+    """Write and show the results, then draw: what fails there takes nothing along."""
+    from falconcal.report import write_page, write_paper, write_tables
+
+    evidence = write_tables(results, directory)
+    tables = write_paper(directory, results) if paper else []
+    show_summary(results)
+    for file in tables:
         say(f"Tables: {file}")
+    say(f"Report: {write_page(results, directory, evidence, formats)}")
 
 
 @app.command(
@@ -59,13 +67,12 @@ def compare(
     They must have been tested on the same examples; shifts that they do not share are left out.
     The folders stay as they are.
     """
-    from falconcal.report import write_comparison, write_paper
+    from falconcal.report import check_formats, check_target, load_comparison
     from falconcal.report.compare import folder_labels
 
+    formats = check_formats(names(figures))
     both = "+".join(label.replace("/", "-") for label in folder_labels(directories))
     target = out if out is not None else Path("runs") / "compare" / both
+    check_target(target, directories)
     output.print("Writing the report ...", highlight=False)
-    page, results = write_comparison(directories, target, names(figures))
-    show_summary(results)
-    say(f"Report: {page}")
-    _say_tables(write_paper(target, results) if paper else [])
+    _write(load_comparison(directories), target, paper, formats)

@@ -161,10 +161,13 @@ def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
     """Write the report of what is complete, and say what failed and how to go on."""
     from falconcal.cli.reports import report  # not above: the help names run first
 
-    if (directory / "rows.parquet").exists():
-        report(directory)
+    try:
+        if (directory / "rows.parquet").exists():
+            report(directory)
+    finally:  # also where the figures cannot be drawn
+        if failed:
+            show_failures(directory, failed, command())
     if failed:
-        show_failures(directory, failed, command())
         raise typer.Exit(FAILED)
 
 

@@ -38,6 +38,7 @@ from falconcal.data.images import Images
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
 from falconcal.errors import UserError
+from falconcal.io.image_files import Framing
 from falconcal.registry import look_up
 from falconcal.settings import call_checked, check_settable
 from falconcal.trust import PERSON, CodeKind, Trust, check_takes, is_function
@@ -66,6 +67,7 @@ __all__ = [
     "Bounds",
     "Dataset",
     "Examples",
+    "Framing",
     "Images",
     "Part",
     "Preparation",

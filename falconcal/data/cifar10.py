@@ -23,6 +23,7 @@ from falconcal.data.images import PIXELS, Images, as_images
 from falconcal.data.places import find, folders
 from falconcal.data.sources import CIFAR10
 from falconcal.errors import UserError
+from falconcal.io.arrays import read_stream
 from falconcal.settings import settings
 
 CLASSES = (
@@ -143,11 +144,8 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _array(path: Path, axes: int) -> numpy.ndarray:
-    try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            array: numpy.ndarray = numpy.load(file, allow_pickle=False)
-    except (lzma.LZMAError, EOFError, ValueError) as error:
-        raise UserError(f"{path}: expected a NumPy array, it is damaged ({error}).") from None
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        array = read_stream(file, path)
     if array.dtype != numpy.uint8 or array.ndim != axes or array.shape[1:4] != IMAGE[: axes - 1]:
         expected = ("N", *IMAGE)[:axes]
         raise UserError(

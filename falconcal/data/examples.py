@@ -2,16 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Literal, Protocol
 
+import numpy
 import torch
 from torch import Tensor
 
+from falconcal.data.conversion import as_tensor
 from falconcal.data.preparation import Preparation
 from falconcal.data.texts import Texts
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
+from falconcal.io.image_files import Framing
 
 Modality = Literal["image", "sequence", "text", "signal"]
 Augment = Callable[[Tensor, torch.Generator], Tensor]  # a batch of inputs -> the same, varied
@@ -33,6 +37,9 @@ class Bounds:
     high: float
 
     def __post_init__(self) -> None:
+        both = (self.low, self.high)
+        if not all(isinstance(end, Real) for end in both):
+            raise UserError(f"expected bounds that are numbers, got {both}.")
         if not -math.inf < self.low < self.high < math.inf:
             raise UserError(
                 f"expected finite bounds, low below high, got {self.low} and {self.high}."
@@ -77,6 +84,7 @@ class Part(ABC):
     classes: tuple[str, ...] | None
     tokens: int | None  # how many different ones, where inputs are whole numbers
     texts: Texts | None  # of which the tokens were made, if they are kept
+    framing: Framing | None  # how picture files became these examples, if they did
 
     @property
     @abstractmethod
@@ -138,8 +146,12 @@ class Examples(Held):
     classes: tuple[str, ...] | None = None
     tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
     texts: Texts | None = None  # the raw text of tokens, if it is kept
+    framing: Framing | None = None  # how picture files became the inputs, if they did
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
+        object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
+        self._check_facts()
         check_inputs(self.inputs)
         check_tokens(self.inputs, self.tokens)
         if self.texts is not None and len(self.texts) != len(self.inputs):
@@ -150,6 +162,20 @@ class Examples(Held):
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
             self.bounds.check(self.inputs)
+
+    def _check_facts(self) -> None:
+        if not isinstance(self.bounds, Bounds | None):
+            raise UserError(f"expected falconcal.Bounds or None, got {described(self.bounds)}.")
+        if not isinstance(self.classes, list | tuple | None):
+            raise UserError(
+                f"expected the names of the classes in a tuple, got {described(self.classes)}."
+            )
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(self.classes))
+        if not isinstance(self.tokens, Integral | None):
+            raise UserError(
+                f"expected the number of different tokens, got {described(self.tokens)}."
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -235,8 +261,8 @@ class Dataset:
 
 
 def check_size(size: int) -> None:
-    if size < 1:
-        raise UserError(f"a batch holds at least 1 example, got size {size}.")
+    if not isinstance(size, Integral) or size < 1:
+        raise UserError(f"a batch holds at least 1 example, a whole number, got size {size!r}.")
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
@@ -315,16 +341,18 @@ def mixed_seed(*parts: int) -> int:
 
 
 def pairs(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
-    """Walk through batches, each checked to be a pair of tensors."""
+    """Walk through batches, each checked to be a pair of tensors, or of arrays."""
+    check_batches(batches)
     for batch in batches:
         pair = isinstance(batch, tuple | list) and len(batch) == 2
-        if not pair or not all(isinstance(part, Tensor) for part in batch):
+        if not pair or not all(isinstance(part, Tensor | numpy.ndarray) for part in batch):
             raise UserError(
                 f"expected batches of (inputs, labels), two tensors, got {_kind(batch)}: wrap the "
                 "loader so that it gives such pairs."
             )
-        check_whole(batch[1])
-        yield batch[0], batch[1].long()
+        inputs, labels = as_tensor(batch[0], "inputs"), as_tensor(batch[1], "labels")
+        check_whole(labels)
+        yield inputs, labels.long()
 
 
 def check_whole(labels: Tensor) -> None:
@@ -340,8 +368,26 @@ def _kind(batch: object) -> str:
     return name
 
 
+def check_batches(batches: object, role: str = "") -> None:
+    """Refuse what cannot be batches at all."""
+    words = f"{role} batches" if role else "batches"
+    if isinstance(batches, Part):
+        raise UserError(
+            f"expected {words}, got {type(batches).__name__} that are not cut into any: say their "
+            "size, as in examples.batches(100, shuffle=True)."
+        )
+    walkable = hasattr(type(batches), "__iter__") or hasattr(type(batches), "__getitem__")
+    if not walkable or isinstance(batches, str | bytes | Mapping | Tensor | numpy.ndarray | type):
+        raise UserError(
+            f"expected {words} of (inputs, labels), such as a DataLoader or a list of pairs, got "
+            f"{described(batches)}: arrays become batches by falconcal.Examples(inputs, "
+            "labels).batches(100)."
+        )
+
+
 def check_walkable(batches: Batches, role: str) -> None:
     """Refuse before training what is empty or can be walked through only once."""
+    check_batches(batches, role)
     if iter(batches) is batches:
         raise UserError(
             f"expected {role} batches that can be walked through again and again, got a one-way "

@@ -1,27 +1,30 @@
 """Downloads into the user's cache: checked against a checksum before they bear their name.
 
 Pooch writes to a temporary file and moves it when the checksum fits, so a part is never taken for
-the whole. Mirrors are tried in turn. ``FALCONCAL_OFFLINE`` forbids all of it. Nothing is unpacked:
-archives are read in place.
+the whole. What is longer than published is given up at once. Mirrors are tried in turn.
+``FALCONCAL_OFFLINE`` forbids all of it. Nothing is unpacked: archives are read in place.
 """
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pooch
 import requests
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from falconcal.errors import UserError
+from falconcal.files import making
 
 OFFLINE = "FALCONCAL_OFFLINE"
 TIMEOUT = 30  # seconds without an answer
+PIECE = 2**16  # bytes
 
 
 def offline() -> bool:
@@ -63,13 +66,35 @@ def checksum_fits(path: Path, checksum: str) -> bool:
 
 
 def _fetch_from(url: str, remote: Remote, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _quiet(), _bar(f"{target.name} from {urlsplit(url).hostname}", remote.size) as bar:
-        downloader = pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT)
+    title = f"{target.name} from {urlsplit(url).hostname}"
+    with making(target.parent), _quiet(), _bar(title, remote.size) as advance:
+        download = partial(_download, size=remote.size, advance=advance)
         found = pooch.retrieve(
-            url, remote.checksum, target.name, target.parent, downloader=downloader
+            url, remote.checksum, target.name, target.parent, downloader=download
         )
     return Path(found)
+
+
+def _download(
+    url: str, target: str, _: object, *, size: int, advance: Callable[[int], None]
+) -> None:
+    """Write what an address gives into a file, as long as it can be what was published."""
+    with requests.get(url, timeout=TIMEOUT, stream=True) as answer, Path(target).open("wb") as file:
+        answer.raise_for_status()
+        _check_length(int(answer.headers.get("content-length", 0)), size)
+        for piece in answer.iter_content(PIECE):
+            file.write(piece)
+            _check_length(file.tell(), size)
+            advance(len(piece))
+
+
+def _check_length(length: int, size: int) -> None:
+    if length > size:
+        raise TooLongError(f"gives more than the {size:,} bytes that were published")
+
+
+class TooLongError(ValueError):
+    """A download that cannot be the published file."""
 
 
 def _reason(error: Exception) -> str:
@@ -77,6 +102,8 @@ def _reason(error: Exception) -> str:
         return f"the server answers {error.response.status_code}"
     if isinstance(error, requests.ConnectionError | requests.Timeout):
         return "cannot be reached, or broke off"
+    if isinstance(error, TooLongError):
+        return str(error)
     if "hash" in str(error):
         return "gave another file than was published (wrong checksum), or broke off"
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -94,27 +121,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-class _Bar:
-    """A bar as pooch wants one: a total that may be set, and a few verbs."""
-
-    def __init__(self, bars: Progress, task: TaskID) -> None:
-        self.bars, self.task, self.total = bars, task, 0
-
-    def update(self, more: int) -> None:
-        self.bars.update(self.task, advance=more, total=self.total or None)
-
-    def reset(self) -> None:
-        self.bars.reset(self.task)
-
-    def close(self) -> None:
-        self.bars.refresh()
-
-
 @contextmanager
-def _bar(title: str, size: int) -> Iterator[_Bar]:
+def _bar(title: str, size: int) -> Iterator[Callable[[int], None]]:
+    """Show how much of a file is there; what is given counts the bytes that have come."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     if not console.is_terminal:
         console.print(f"Downloading {title}, {size / 1e6:.1f} MB", highlight=False, soft_wrap=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        yield _Bar(bars, bars.add_task(title, total=size))
+        task = bars.add_task(title, total=size)
+        yield lambda more: bars.update(task, advance=more)

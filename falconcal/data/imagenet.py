@@ -13,15 +13,16 @@ from pydantic import Field
 
 from falconcal.data.examples import Dataset
 from falconcal.data.images import PIXELS
-from falconcal.data.own_folders import Listed, image_endings, list_files
+from falconcal.data.own_folders import Listed, list_files
 from falconcal.data.places import folders
 from falconcal.data.preparation import Preparation
-from falconcal.data.streamed import Framing, StreamedImages
+from falconcal.data.streamed import StreamedImages
 from falconcal.errors import UserError
+from falconcal.io.image_files import ENDINGS, Framing
 from falconcal.settings import Count, settings
 
 FOLDERS = ("imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
-FRAMING = Framing(crop=224, resize=256)
+FRAMING = Framing(height=224, width=224, resize=256)
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -41,10 +42,10 @@ class ImageNet:
                 "as path, or put it into the folder FALCONCAL_DATA as imagenet. It cannot be "
                 "downloaded without an account at image-net.org."
             )
-        whole = list_files(root / "train", image_endings())
+        whole = list_files(root / "train", ENDINGS)
         listed = (
             *hold_out_last(whole, self.held_out),
-            list_files(root / "val", image_endings(), whole.classes),
+            list_files(root / "val", ENDINGS, whole.classes),
         )
         train, validation, test = (self._part(one) for one in listed)
         preparation = Preparation(mean=MEAN, deviation=DEVIATION)

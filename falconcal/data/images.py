@@ -6,14 +6,17 @@ import numpy
 import torch
 from torch import Tensor
 
+from falconcal.data.conversion import as_tensor
 from falconcal.data.examples import (
     Bounds,
     Examples,
     Held,
+    Part,
     check_labels,
     shape,
 )
 from falconcal.errors import UserError
+from falconcal.io.image_files import Framing, framing_of_shape
 
 PIXELS = Bounds(0.0, 1.0)
 
@@ -32,8 +35,11 @@ class Images(Held):
     bounds: Bounds = PIXELS
     tokens: None = None
     texts: None = None
+    framing: Framing | None = None  # how picture files became these images, if they did
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pixels", as_tensor(self.pixels, "pixels"))
+        object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or not len(self.pixels):
             raise UserError(
                 "expected at least one image, uint8 (N, height, width, channels), got "
@@ -61,7 +67,8 @@ class Images(Held):
 
     def first(self, count: int) -> Examples:
         """Return the first examples as floats in memory."""
-        return Examples(*self.chosen(slice(count)), self.bounds, self.classes)
+        held = self.chosen(slice(count))
+        return Examples(*held, self.bounds, self.classes, framing=self.framing)
 
     def part(self, which: slice) -> "Images":
         return replace(self, pixels=self.pixels[which], labels=self.labels[which])
@@ -72,8 +79,24 @@ def as_floats(pixels: Tensor) -> Tensor:
     return pixels.permute(0, 3, 1, 2).float().div_(255)
 
 
+def in_range(pixels: Tensor, bounds: Bounds | None) -> Tensor:
+    """Return bytes as floats in the range of data: (N, H, W, channels) -> (N, channels, H, W)."""
+    images = as_floats(pixels)
+    return images if bounds is None else bounds.low + bounds.range * images
+
+
+def framing_of(part: Part) -> Framing:
+    """Return how picture files become inputs like those of a part: as its own did, if they did."""
+    own: Framing | None = getattr(part, "framing", None)  # a part from outside need not have it
+    return own or framing_of_shape(part.shape)
+
+
 def as_images(
-    pixels: numpy.ndarray, labels: numpy.ndarray, classes: tuple[str, ...], source: object
+    pixels: numpy.ndarray,
+    labels: numpy.ndarray,
+    classes: tuple[str, ...],
+    source: object,
+    framing: Framing | None = None,
 ) -> Images:
     """Return bytes (N, H, W) or (N, H, W, channels) as images; the source is for mistakes."""
     if len(pixels) != len(labels):
@@ -83,6 +106,7 @@ def as_images(
         )
     whole = pixels[..., None] if pixels.ndim == 3 else pixels
     try:
-        return Images(torch.from_numpy(whole), torch.from_numpy(labels.astype("int64")), classes)
+        numbers = torch.from_numpy(labels.astype("int64"))
+        return Images(torch.from_numpy(whole), numbers, classes, framing=framing)
     except UserError as error:
         raise UserError(f"{source}: {error}") from None

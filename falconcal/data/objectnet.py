@@ -1,8 +1,10 @@
-"""ObjectNet, objects in unusual places, for testing models of ImageNet: 1,000 classes, streamed.
+"""ObjectNet, objects in unusual places, for testing models of ImageNet: its files and labels.
 
-A. Barbu et al., NeurIPS 2019. The unpacked ``objectnet-1.0``: ``images`` and ``mappings``. Of its
-313 classes those that map to one class of ImageNet are known, as in the authors' code (104 of the
-113 that are shared); those that map to none are outliers. The thin red border is cut off.
+A. Barbu et al., NeurIPS 2019. The unpacked ``objectnet-1.0``: ``images/CLASS/*.png`` and four files
+of ``mappings``, by which 113 of its 313 classes are classes of ImageNet. Nine of these are several
+of ImageNet's, as an alarm clock is an analog or a digital one: their label is the first of them.
+``single`` leaves them out, which the authors' code does: 104 classes. The other 200 classes are
+outliers. Every image has a red border of 2 pixels, which is cut off.
 """
 
 import json
@@ -13,22 +15,28 @@ import torch
 from pydantic import Field
 
 from falconcal.data.examples import Dataset
-from falconcal.data.own_folders import image_endings
-from falconcal.data.places import folders
-from falconcal.data.streamed import Framing, StreamedImages
+from falconcal.data.imagenet import FRAMING
+from falconcal.data.places import find_folder
+from falconcal.data.streamed import StreamedImages
 from falconcal.errors import UserError
+from falconcal.io.folders import files_below
+from falconcal.io.image_files import ENDINGS
 from falconcal.settings import settings
 
-FOLDERS = ("objectnet", "objectnet-1.0")
-FRAMING = Framing(crop=224, resize=256, border=2)
+FOLDERS = ("objectnet-1.0", "objectnet")
+BORDER = 2  # red pixels on every side
 OUTLIER = -1
+FOLDER_LABELS, TO_IMAGENET = "folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json"
+TO_LINE, LINES = "pytorch_to_imagenet_2012_id.json", "imagenet_to_label_2012_v2"
+
+Which = Literal["known", "single", "unknown"]
 
 
 @settings
 class ObjectNet:
     """Which images: of classes that ImageNet has, or of others; where they lie."""
 
-    images: Literal["known", "unknown"] = "known"
+    images: Which = "known"
     path: str | None = None
     workers: Annotated[int, Field(ge=0)] = 4
 
@@ -39,53 +47,96 @@ class ObjectNet:
         )
 
     def load_test(self) -> StreamedImages:
-        root = next(iter(folders(FOLDERS, self.path)), None)
-        if root is None or not (root / "images").is_dir():
+        root = find_objectnet(self.path)
+        files = labelled_files(root, self.images)
+        return StreamedImages(
+            [file for file, _ in files],
+            torch.tensor([label for _, label in files]),
+            imagenet_classes(root),
+            FRAMING,
+            self.workers,
+            BORDER,
+        )
+
+
+def find_objectnet(path: str | None = None) -> Path:
+    """Return the folder that holds the images and the mappings."""
+    root = find_folder("objectnet", FOLDERS, path)
+    if not (root / "images").is_dir():
+        raise UserError(
+            f"objectnet: expected the folders images and mappings in {root}, found no images: is "
+            "it the unpacked objectnet-1.0?"
+        )
+    return root
+
+
+def labelled_files(root: Path, which: Which) -> list[tuple[Path, int]]:
+    """Return the image files of some classes in the order of their names, with their labels."""
+    label_of = _labels(root, which)
+    files = [
+        (file, label_of[folder.name])
+        for folder in sorted((root / "images").iterdir())
+        if folder.name in label_of
+        for file in files_below(folder, ENDINGS)
+    ]
+    if not files:
+        raise UserError(f"{root}: expected images of {which} classes, found none: is it complete?")
+    return files
+
+
+def _labels(root: Path, which: Which) -> dict[str, int]:
+    """Return the label of each folder of images that is asked for."""
+    shared = imagenet_numbers(root)
+    if which == "unknown":
+        every = _read_json(root, FOLDER_LABELS)
+        return {folder: OUTLIER for folder in every if folder not in shared}
+    most = 1 if which == "single" else max(map(len, shared.values()), default=1)
+    return {folder: numbers[0] for folder, numbers in shared.items() if len(numbers) <= most}
+
+
+def imagenet_numbers(root: Path) -> dict[str, list[int]]:
+    """Return ImageNet's numbers for each folder of a shared class, one or several."""
+    folders = {label: folder for folder, label in _read_json(root, FOLDER_LABELS).items()}
+    number_of = {label: number for number, label in enumerate(imagenet_classes(root))}
+    found = {}
+    for label, imagenet in _read_json(root, TO_IMAGENET).items():
+        names = [name.strip() for name in str(imagenet).split(";")]
+        if label not in folders or not number_of.keys() >= set(names):
             raise UserError(
-                f"objectnet: expected a folder with images and mappings in it, looked at {root}: "
-                "give objectnet-1.0 as path, or put it into the folder FALCONCAL_DATA."
+                f"cannot follow the mapping of ObjectNet's {label!r} to ImageNet's {imagenet!r} "
+                f"in {root / 'mappings'}: are its files of one distribution?"
             )
-        classes, label_of = read_mappings(root / "mappings")
-        files = [
-            (file, label_of[folder.name])
-            for folder in sorted((root / "images").iterdir())
-            if folder.name in label_of and (label_of[folder.name] == OUTLIER) == self._outliers
-            for file in sorted(folder.iterdir())
-            if file.suffix.lower() in image_endings()
-        ]
-        if not files:
-            raise UserError(f"{root}: expected images of {self.images} classes, found none.")
-        labels = torch.tensor([label for _, label in files])
-        return StreamedImages([file for file, _ in files], labels, classes, FRAMING, self.workers)
-
-    @property
-    def _outliers(self) -> bool:
-        return self.images == "unknown"
+        found[folders[label]] = [number_of[name] for name in names]
+    return found
 
 
-def read_mappings(folder: Path) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Return ImageNet's classes in the usual order, and the label of each folder of images.
-
-    Folders of several classes of ImageNet have no label: no answer could be called wrong.
-    """
-    lines = _contents(folder / "imagenet_to_label_2012_v2").splitlines()
-    line_of = json.loads(_contents(folder / "pytorch_to_imagenet_2012_id.json"))
-    shared = json.loads(_contents(folder / "objectnet_to_imagenet_1k.json"))
-    named = json.loads(_contents(folder / "folder_to_objectnet_label.json"))
-    classes = tuple(lines[line_of[str(number)]].strip() for number in range(len(line_of)))
-    labels = {place: _label(shared.get(name), classes) for place, name in named.items()}
-    return classes, {place: label for place, label in labels.items() if label is not None}
-
-
-def _label(shared: Any, classes: tuple[str, ...]) -> int | None:
-    if shared is None:
-        return OUTLIER
-    names = [name.strip() for name in str(shared).split(";")]
-    return classes.index(names[0]) if len(names) == 1 else None
-
-
-def _contents(path: Path) -> str:
+def imagenet_classes(root: Path) -> tuple[str, ...]:
+    """Return ImageNet's classes in the usual order, as ObjectNet's files name them."""
+    lines, line_of = _read_lines(root, LINES), _read_json(root, TO_LINE)
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        raise UserError(f"objectnet: expected the file {path}, it is not there.") from None
+        return tuple(lines[int(line_of[str(number)])] for number in range(len(line_of)))
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise UserError(
+            f"cannot follow {TO_LINE} to the lines of {LINES} in {root / 'mappings'}: are its "
+            "files of one distribution?"
+        ) from None
+
+
+def _read_json(root: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads("\n".join(_read_lines(root, name)))
+    except json.JSONDecodeError as error:
+        raise UserError(f"cannot read {root / 'mappings' / name}: damaged ({error}).") from None
+    if not isinstance(content, dict):
+        raise UserError(
+            f"expected names in {root / 'mappings' / name}, got {type(content).__name__}."
+        )
+    return content
+
+
+def _read_lines(root: Path, name: str) -> list[str]:
+    file = root / "mappings" / name
+    try:
+        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}, which is part of ObjectNet: {error}.") from None

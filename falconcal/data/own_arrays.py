@@ -1,10 +1,12 @@
-"""Your own numbers: an NPZ file of arrays, or a CSV file of a row an example.
+"""Your own numbers: an NPZ file of arrays, or a CSV file of one row per example.
 
 Both may bring parts of their own; a part that is not there is held out of training, a seeded share
 of every class. Numbers are taken as they are: scale them beforehand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +20,14 @@ from falconcal.data.images import as_images
 from falconcal.data.own_folders import HeldOut, held_out_of
 from falconcal.data.places import folders
 from falconcal.errors import UserError, did_you_mean
+from falconcal.io.arrays import array_names, read_array
+from falconcal.io.tables import TableFile, csv_header, read_csv, shown
 from falconcal.settings import settings
 
 PARTS = ("train", "validation", "test")
 Pair = tuple[numpy.ndarray, numpy.ndarray]  # inputs (N, ...) and labels (N,)
+MOST_TOKENS = 10_000_000  # a network has a row of weights for each
+LARGEST_WHOLE = 2**53  # above, a float no longer tells whole numbers apart
 Range = Annotated[tuple[float, float], Field(strict=False)]
 
 
@@ -39,9 +45,10 @@ class Npz:
 
     def load(self) -> Dataset:
         (path,) = folders((), self.path)
-        arrays = _arrays(path)
-        pairs = {part: _pair(path, arrays, part) for part in PARTS}
-        classes = _classes(arrays, pairs)
+        names = array_names(path)
+        pairs = {part: _pair(path, names, part) for part in PARTS}
+        _check_alike(path, pairs)
+        classes = _classes(path, names, pairs)
         whole = with_all_parts(pairs, classes, self.held_out)
         bounds = None if self.bounds is None else Bounds(*self.bounds)
         return _dataset("npz", path, whole, classes, bounds)
@@ -49,7 +56,10 @@ class Npz:
 
 @settings
 class Csv:
-    """A CSV file with a column of labels; all the others are numbers."""
+    """A CSV file with a column of labels; all the others are numbers.
+
+    Labels are names of classes, or their numbers: whole, and not below 0.
+    """
 
     path: str
     label: str = "label"
@@ -58,13 +68,15 @@ class Csv:
 
     def load(self) -> Dataset:
         (path,) = folders((), self.path)
-        columns, labels = _table(path, self.label)
-        classes = tuple(sorted(set(labels)))
-        pairs = {"train": _numbered(path, columns, labels, classes)}
+        table = _table(path, self.label)
+        labels = _label_names(table, self.label)
+        classes = _sorted_classes(table, labels)
+        pairs = {"train": _numbered(table, self.label, labels, classes)}
         if self.test is not None:
             (file,) = folders((), self.test)
-            tested, labels = _table(file, self.label)
-            pairs["test"] = _numbered(file, _like(file, tested, columns), labels, classes)
+            tested = _like(_table(file, self.label), table)
+            labels = _label_names(tested, self.label)
+            pairs["test"] = _numbered(tested, self.label, labels, classes)
         return _dataset("csv", path, with_all_parts(pairs, classes, self.held_out), classes, None)
 
 
@@ -92,7 +104,7 @@ def _dataset(
     classes: tuple[str, ...],
     bounds: Bounds | None,
 ) -> Dataset:
-    tokens = _token_count(pairs)
+    tokens = _token_count(path, pairs)
     train, validation, test = (_part(path, *pairs[part], classes, bounds, tokens) for part in PARTS)
     modality: Modality = "signal"
     if len(train.shape) == 3:
@@ -119,88 +131,206 @@ def _part(
         raise UserError(f"{path}: {error}") from None
 
 
-def _token_count(pairs: Mapping[str, Pair]) -> int | None:
+def _token_count(path: Path, pairs: Mapping[str, Pair]) -> int | None:
     inputs = pairs["train"][0]
     if inputs.dtype.kind not in "iu" or inputs.dtype == numpy.uint8:
         return None
-    return int(max(pair[0].max() for pair in pairs.values())) + 1
+    low, high = (int(end(pair[0] for pair in pairs.values())) for end in (_lowest, _highest))
+    if low < 0 or high >= MOST_TOKENS:
+        raise UserError(
+            f"{path}: expected tokens, whole numbers from 0 to {MOST_TOKENS - 1:,}, got {low} to "
+            f"{high}: number the words from 0, or save other numbers as floats."
+        )
+    return high + 1
 
 
-def _arrays(path: Path) -> dict[str, numpy.ndarray]:
-    try:
-        with numpy.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: expected an NPZ file of plain arrays: {error}.") from None
+def _lowest(arrays: Iterable[numpy.ndarray]) -> int:
+    return min(int(array.min()) for array in arrays)
 
 
-def _pair(path: Path, arrays: Mapping[str, numpy.ndarray], part: str) -> Pair | None:
+def _highest(arrays: Iterable[numpy.ndarray]) -> int:
+    return max(int(array.max()) for array in arrays)
+
+
+def _pair(path: Path, there: Sequence[str], part: str) -> Pair | None:
+    """Return the inputs and the labels of a part, checked one by one; None if it has neither."""
     names = [f"{part}_inputs", f"{part}_labels"]
-    missing = [name for name in names if name not in arrays]
+    missing = [name for name in names if name not in there]
     if part != "train" and len(missing) == 2:
         return None
     if missing:
-        hint = did_you_mean(missing[0], arrays)
+        hint = did_you_mean(missing[0], there)
         raise UserError(f"{path}: expected the array {missing[0]}, it is not there. {hint}")
-    inputs, labels = (arrays[name] for name in names)
+    inputs, labels = (read_array(path, name) for name in names)
     if inputs.dtype.kind not in "fiu" or labels.dtype.kind not in "iu":
         raise UserError(
             f"{path}: expected {names[0]} to be numbers and {names[1]} whole numbers, got "
             f"{inputs.dtype} and {labels.dtype}."
         )
+    _check_shapes(path, part, inputs, labels)
+    _check_known(path, part, labels)
+    return inputs, labels.astype(numpy.int64)  # (N, ...), (N,)
+
+
+def _check_shapes(path: Path, part: str, inputs: numpy.ndarray, labels: numpy.ndarray) -> None:
+    if inputs.ndim < 2:
+        raise UserError(
+            f"{path}: expected {part}_inputs with one row per example, shape (N, ...), got shape "
+            f"{inputs.shape}: for one number per example save inputs.reshape(-1, 1)."
+        )
+    if inputs.size == 0:
+        raise UserError(
+            f"{path}: expected {part}_inputs with at least one example and one number, got shape "
+            f"{inputs.shape}."
+        )
     if labels.shape != inputs.shape[:1]:
         raise UserError(
-            f"{path}: expected a label an example, got {names[0]} of shape {inputs.shape} and "
-            f"{names[1]} of shape {labels.shape}."
+            f"{path}: expected one label per example, got {part}_inputs of shape {inputs.shape} "
+            f"and {part}_labels of shape {labels.shape}."
         )
-    return inputs, labels.astype(numpy.int64)
 
 
-def _classes(
-    arrays: Mapping[str, numpy.ndarray], pairs: Mapping[str, Pair | None]
-) -> tuple[str, ...]:
-    if "classes" in arrays:
-        return tuple(str(name) for name in arrays["classes"])
-    most = max(int(pair[1].max()) for pair in pairs.values() if pair is not None)
+def _check_known(path: Path, part: str, labels: numpy.ndarray) -> None:
+    """Refuse labels that cannot be numbers of classes."""
+    bad = labels.astype(numpy.int64) < 0  # the largest unsigned ones too
+    if bad.any():
+        row = int(bad.argmax())
+        raise UserError(
+            f"{path}: expected {part}_labels from 0 on, got {labels[row]} in row {row} (from 0): "
+            "-1 marks an example of no known class, which is neither right nor wrong: leave such "
+            "rows out."
+        )
+
+
+def _check_alike(path: Path, pairs: Mapping[str, Pair | None]) -> None:
+    """Refuse parts whose inputs are not of one kind and shape."""
+    train = pairs["train"]
+    assert train is not None
+    for part, pair in pairs.items():
+        if pair is not None and _kind(pair[0]) != _kind(train[0]):
+            raise UserError(
+                f"{path}: expected {part}_inputs like train_inputs, {train[0].dtype} (N, "
+                f"{_axes(train[0])}), got {pair[0].dtype} (N, {_axes(pair[0])})."
+            )
+
+
+def _kind(inputs: numpy.ndarray) -> tuple[str, tuple[int, ...]]:
+    """Return what inputs are taken for, pixels, tokens or numbers, and the shape of an example."""
+    whole = "pixels" if inputs.dtype == numpy.uint8 else "tokens"
+    return "numbers" if inputs.dtype.kind == "f" else whole, inputs.shape[1:]
+
+
+def _axes(inputs: numpy.ndarray) -> str:
+    return ", ".join(str(length) for length in inputs.shape[1:])
+
+
+def _classes(path: Path, there: Sequence[str], pairs: Mapping[str, Pair | None]) -> tuple[str, ...]:
+    """Return the names of the classes; without any they are the numbers up to the highest label."""
+    given = [pair for pair in pairs.values() if pair is not None]
+    most = _highest(labels for _, labels in given)
+    if "classes" in there:
+        names = _class_names(path)
+        if most < len(names):
+            return names
+        raise UserError(
+            f"{path}: expected labels from 0 to {len(names) - 1}, the array 'classes' has "
+            f"{len(names)} names, got {most}."
+        )
+    examples = sum(len(labels) for _, labels in given)
+    if not 1 <= most < examples:
+        raise UserError(
+            f"{path}: expected labels from 0 to C - 1 for C classes, at least 2 and each with "
+            f"examples, got a highest label of {most} in {examples:,} examples: number the classes "
+            "from 0, or name all of them in an array 'classes'."
+        )
     return tuple(str(label) for label in range(most + 1))
 
 
-def _table(path: Path, label: str) -> tuple[polars.DataFrame, list[str]]:
-    """Return the columns of numbers and the labels as text of a CSV file."""
-    try:
-        table = polars.read_csv(path, infer_schema_length=None)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise UserError(f"{path}: cannot be read as CSV: {str(error).splitlines()[0]}.") from None
-    if label not in table.columns:
-        hint = did_you_mean(label, table.columns)
-        raise UserError(f"{path}: expected the column {label!r} of labels. {hint}")
-    columns = table.drop(label)
-    for column in columns.iter_columns():
-        if not column.dtype.is_numeric() or column.null_count():
-            raise UserError(
-                f"{path}: expected a number in every row of column {column.name!r}: leave the "
-                "column out, or encode and fill it beforehand."
-            )
-    return columns, table[label].cast(polars.String).to_list()
-
-
-def _like(path: Path, tested: polars.DataFrame, trained: polars.DataFrame) -> polars.DataFrame:
-    """Return the columns of a test file in the order that training has them."""
-    if set(tested.columns) != set(trained.columns):
+def _class_names(path: Path) -> tuple[str, ...]:
+    names = read_array(path, "classes")
+    if names.ndim != 1 or len(names) < 2 or names.dtype.kind not in "iuU":
         raise UserError(
-            f"{path}: expected the columns of training, {', '.join(trained.columns)}, got "
-            f"{', '.join(tested.columns)}."
+            f"{path}, array 'classes': expected at least 2 names, text of shape (C,), got "
+            f"{names.dtype} of shape {names.shape}."
         )
-    return tested.select(trained.columns)
+    try:
+        texts = tuple(str(name) for name in names)
+    except ValueError as error:  # a number that is not a character
+        raise UserError(f"{path}, array 'classes': expected text: {error}.") from None
+    name, times = Counter(texts).most_common(1)[0]
+    if times > 1:
+        raise UserError(
+            f"{path}, array 'classes': expected {len(texts)} different names, got {name!r} {times} "
+            "times."
+        )
+    return texts
 
 
-def _numbered(
-    path: Path, columns: polars.DataFrame, labels: list[str], classes: Sequence[str]
-) -> Pair:
+def _table(path: Path, label: str) -> TableFile:
+    """Return all columns of a CSV file as text."""
+    header = csv_header(path)
+    if label not in header:
+        hint = did_you_mean(label, header)
+        raise UserError(f"{path}: expected the column {label!r} of labels. {hint}")
+    if len(header) == 1:
+        raise UserError(
+            f"{path}: expected columns of numbers beside {label!r}, got none: nothing could be "
+            "learned from the labels alone."
+        )
+    table = read_csv(path, header)
+    if len(table.frame) == 0:
+        raise UserError(f"{path}: expected at least one example, got a header and no rows.")
+    return table
+
+
+def _label_names(table: TableFile, label: str) -> list[str]:
+    """Return the labels as names: text, or whole numbers, never below 0."""
+    column = table.frame[label]
+    table.check_filled(column)
+    numbers = column.cast(polars.Float64, strict=False)
+    if numbers.null_count():
+        return column.to_list()
+    bad = ~((numbers >= 0) & (numbers <= LARGEST_WHOLE) & (numbers == numbers.round()))
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        raise table.problem(
+            f"expected names of classes, or whole numbers from 0 on, got {shown(column[row])}: a "
+            "number that is measured is not a class, and -1 marks an example of no known class. "
+            "Leave such rows out, or give the classes names.",
+            row,
+            label,
+        )
+    both = zip(column, numbers, strict=True)
+    return [text if text.isdigit() else f"{number:.0f}" for text, number in both]  # 1.0 is 1
+
+
+def _sorted_classes(table: TableFile, labels: list[str]) -> tuple[str, ...]:
+    found = set(labels)
+    numbers = all(name.isdigit() for name in found)
+    classes = tuple(sorted(found, key=lambda name: (int(name) if numbers else 0, name)))
+    if len(classes) < 2:
+        raise UserError(f"{table.path}: expected at least 2 classes, got {classes[0]!r} alone.")
+    return classes
+
+
+def _like(tested: TableFile, trained: TableFile) -> TableFile:
+    """Return the columns of a test file in the order that training has them."""
+    given, wanted = tested.frame.columns, trained.frame.columns
+    if set(given) != set(wanted):
+        raise UserError(
+            f"{tested.path}: expected the columns of training, {', '.join(wanted)}, got "
+            f"{', '.join(given)}."
+        )
+    return replace(tested, frame=tested.frame.select(wanted))
+
+
+def _numbered(table: TableFile, label: str, labels: list[str], classes: Sequence[str]) -> Pair:
     """Return the numbers (N, K) and the number of each label, (N,)."""
     numbers = {name: number for number, name in enumerate(classes)}
     strange = [name for name in labels if name not in numbers]
     if strange:
-        raise UserError(f"{path}: test has the label {strange[0]!r}, which training lacks.")
-    inputs = columns.to_numpy().astype(numpy.float32)
-    return inputs, numpy.array([numbers[name] for name in labels])
+        raise UserError(
+            f"{table.path}: test has the label {shown(strange[0])}, which training lacks."
+        )
+    columns = [table.numbers(column) for column in table.frame.drop(label).iter_columns()]
+    return numpy.stack(columns, 1), numpy.array([numbers[name] for name in labels])

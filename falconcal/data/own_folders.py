@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy
-from PIL import Image
 from pydantic import Field
 
 from falconcal.errors import UserError
+from falconcal.io.folders import files_below
 
 PARTS = {"train": ("train",), "validation": ("validation", "val", "valid"), "test": ("test",)}
 HeldOut = Annotated[float, Field(gt=0, lt=1)]
@@ -28,11 +28,6 @@ class Listed:
 
     def chosen(self, which: numpy.ndarray) -> "Listed":
         return Listed([self.files[index] for index in which], self.labels[which], self.classes)
-
-
-def image_endings() -> frozenset[str]:
-    """Return the endings of files that can be decoded."""
-    return frozenset(Image.registered_extensions())
 
 
 def list_parts(root: Path, endings: frozenset[str], held_out: float) -> dict[str, Listed]:
@@ -57,7 +52,7 @@ def list_files(
 ) -> Listed:
     """Return the files with such endings in a folder that has a folder a class."""
     found = {
-        place.name: sorted(file for file in place.rglob("*") if file.suffix.lower() in endings)
+        place.name: files_below(place, endings)
         for place in sorted(folder.iterdir())
         if place.is_dir() and not place.name.startswith(".")
     }

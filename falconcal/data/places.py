@@ -49,6 +49,21 @@ def find(places: Iterable[Path], names: Sequence[str]) -> Path | None:
     return None
 
 
+def find_folder(name: str, names: Sequence[str], path: str | None) -> Path:
+    """Return the folder of a layout: the path given or one below it, else where data is kept."""
+    if path is not None:
+        given = folders(names, path)[0]
+        below = [given / one for one in names if (given / one).is_dir()]
+        return below[0] if below else given
+    found = folders(names)
+    if not found:
+        raise UserError(
+            f"{name}: expected its folder, {' or '.join(names)}, in the folder that {DATA} names, "
+            "found none: put it there, or say where it lies."
+        )
+    return found[0]
+
+
 def missing(dataset: str, names: Sequence[str], places: Sequence[Path]) -> UserError:
     """Return the error for a file that is in none of the places."""
     looked = ", ".join(str(place) for place in places) or "no folder: there is none"

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -23,44 +21,7 @@ from falconcal.data.examples import (
 )
 from falconcal.data.images import PIXELS, as_floats
 from falconcal.errors import UserError
-
-MODES = {1: "L", 3: "RGB"}
-
-
-@dataclass(frozen=True)
-class Framing:
-    """How an image becomes one of the right size: its border cut off, its shorter side resized to
-    ``resize``, then the middle ``crop`` x ``crop`` of it; without ``resize`` stretched to size."""
-
-    crop: int
-    resize: int | None = None
-    border: int = 0
-    channels: int = 3
-
-    def read(self, path: Path) -> numpy.ndarray:
-        """Return an image file as bytes, (crop, crop, channels)."""
-        try:
-            with Image.open(path) as image:
-                if image.mode[0] in "IF":
-                    raise ValueError(f"expected 8 bits a channel, its mode is {image.mode}")
-                framed = self._framed(image.convert(MODES[self.channels]))
-        except Exception as error:  # a decoder raises whatever it likes on damaged data
-            raise UserError(f"{path}: cannot be read as an image: {error}.") from None
-        return numpy.array(framed).reshape(self.crop, self.crop, self.channels)
-
-    def _framed(self, image: Image.Image) -> Image.Image:
-        if self.border:
-            width, height = image.size
-            image = image.crop(
-                (self.border, self.border, width - self.border, height - self.border)
-            )
-        if self.resize is None:
-            return image.resize((self.crop, self.crop), Image.Resampling.BILINEAR)
-        scale = self.resize / min(image.size)
-        size = [max(self.resize, round(side * scale)) for side in image.size]
-        left, top = ((side - self.crop) // 2 for side in size)
-        resized = image.resize((size[0], size[1]), Image.Resampling.BILINEAR)
-        return resized.crop((left, top, left + self.crop, top + self.crop))
+from falconcal.io.image_files import Framing, ImageReadError, read_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +33,7 @@ class StreamedImages(Part):
     classes: tuple[str, ...]
     framing: Framing
     workers: int = 0  # processes that decode; 0 decodes in this one
+    border: int = 0  # pixels that are cut off on every side before anything else
     bounds: Bounds = PIXELS
     tokens: None = None
     texts: None = None
@@ -89,13 +51,16 @@ class StreamedImages(Part):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.framing.channels, self.framing.crop, self.framing.crop
+        return self.framing.shape
 
     def first(self, count: int) -> Examples:
-        pixels = [torch.from_numpy(self.framing.read(file)) for file in self.files[:count]]
-        return Examples(
-            as_floats(torch.stack(pixels)), self.labels[:count], self.bounds, self.classes
-        )
+        labels = self.labels[:count]
+        inputs = as_floats(torch.stack([self.read(number) for number in range(len(labels))]))
+        return Examples(inputs, labels, self.bounds, self.classes, framing=self.framing)
+
+    def read(self, number: int) -> Tensor:  # (H, W, channels) uint8
+        """Return one image as bytes."""
+        return torch.from_numpy(read_image(self.files[number], self.framing, self.border))
 
     def batches(
         self,
@@ -133,19 +98,32 @@ class StreamedBatches:
         loader = DataLoader(
             _Decoded(self.images),
             batch_sampler=[cut.tolist() for cut in cuts],
+            collate_fn=_together,
             num_workers=min(self.images.workers, os.cpu_count() or 1),
             generator=torch.Generator(),  # else it draws from the caller's random numbers
         )
         for number, (pixels, cut) in enumerate(zip(loader, cuts, strict=True)):
+            if isinstance(pixels, ImageReadError):
+                raise pixels
             inputs = varied(as_floats(pixels), self.augment, self.seed, self.epoch, number)
             yield inputs, self.images.labels[cut]
 
 
-class _Decoded(Dataset[Tensor]):
+class _Decoded(Dataset[Tensor | ImageReadError]):
     """One image by number, as worker processes want it."""
 
     def __init__(self, images: StreamedImages) -> None:
-        self.files, self.framing = images.files, images.framing
+        self.images = images
 
-    def __getitem__(self, number: int) -> Tensor:  # (H, W, channels) uint8
-        return torch.from_numpy(self.framing.read(self.files[number]))
+    def __getitem__(self, number: int) -> Tensor | ImageReadError:
+        try:
+            return self.images.read(number)
+        except ImageReadError as error:  # raised in a worker, a traceback would become its words
+            return error
+
+
+def _together(images: Sequence[Tensor | ImageReadError]) -> Tensor | ImageReadError:
+    """Return images as one batch, or the first of them that could not be read."""
+    read = [image for image in images if isinstance(image, Tensor)]
+    refused = [image for image in images if isinstance(image, ImageReadError)]
+    return refused[0] if refused else torch.stack(read)

@@ -14,6 +14,7 @@ from falconcal.data.places import folders
 from falconcal.data.texts import Texts
 from falconcal.data.words import Encoder, most_frequent, read_vectors
 from falconcal.errors import UserError
+from falconcal.io.folders import irregular
 from falconcal.settings import Count, settings
 
 
@@ -50,6 +51,9 @@ class TextFolder:
 
 
 def _text(path: Path) -> str:
+    reason = irregular(path)
+    if reason is not None:
+        raise UserError(f"{path}: cannot be read as text: {reason}.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 
 import numpy
 import scipy.stats
-from torch import Tensor
 
+from falconcal.data.conversion import ArrayLike, as_tensor
 from falconcal.errors import UserError
 from falconcal.evidence.binned import BINNED, Residuals
 from falconcal.evidence.differences import Figure, difference_of, error_figure
-from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_scores, loop
+from falconcal.evidence.intervals import (
+    Interval,
+    bounds_of_draws,
+    checked_clusters,
+    checked_scores,
+    loop,
+)
 from falconcal.evidence.resampling import MEANS, Cells, Generator, clustered, mean_draws, neighbours
 from falconcal.metrics import METRICS
-from falconcal.predictions import Predictions, Scores
+from falconcal.predictions import Data, Scores
 
 
 @dataclass(frozen=True)
@@ -30,14 +36,15 @@ class RankTest:
     examples: int
 
 
-def signed_rank(first: Tensor, second: Tensor) -> RankTest:
+def signed_rank(first: ArrayLike, second: ArrayLike) -> RankTest:
     """Wilcoxon's signed-rank test of paired values, with the rank-biserial correlation."""
+    first, second = as_tensor(first, "values"), as_tensor(second, "values")
     if first.shape != second.shape or first.ndim != 1:
         raise UserError(
             f"expected pairs of values, two of the same shape (N,), got {tuple(first.shape)} and "
             f"{tuple(second.shape)}: are both methods measured on the same examples?"
         )
-    difference = (first.double() - second.double()).numpy()
+    difference = (first.double() - second.double()).cpu().numpy()
     moved = difference[difference != 0]
     if len(moved) == 0:
         return RankTest(1.0, 0.0, 0.0, len(difference))
@@ -47,11 +54,14 @@ def signed_rank(first: Tensor, second: Tensor) -> RankTest:
     return RankTest(p_value, effect, float(numpy.median(difference)), len(difference))
 
 
-def rank_sum(first: Tensor, second: Tensor) -> RankTest:
+def rank_sum(first: ArrayLike, second: ArrayLike) -> RankTest:
     """Wilcoxon's rank-sum test of two groups, with Cliff's delta."""
-    if min(len(first), len(second)) == 0:
-        raise UserError("expected values in both groups, got an empty one.")
-    one, other = first.double().numpy(), second.double().numpy()
+    one, other = (as_tensor(values, "values").double().cpu().numpy() for values in (first, second))
+    if one.ndim != 1 or other.ndim != 1 or min(len(one), len(other)) == 0:
+        raise UserError(
+            f"expected values in both groups, (N,) and (M,), neither empty, got shapes {one.shape} "
+            f"and {other.shape}."
+        )
     test = scipy.stats.mannwhitneyu(one, other)
     delta = float(2 * test.statistic / (len(one) * len(other)) - 1)
     difference = float(numpy.median(one) - numpy.median(other))
@@ -59,14 +69,14 @@ def rank_sum(first: Tensor, second: Tensor) -> RankTest:
 
 
 def paired_difference(
-    first: Predictions | Scores,
-    second: Predictions | Scores,
+    first: Data,
+    second: Data,
     metric: str,
     *,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    clusters: Tensor | None = None,
+    clusters: ArrayLike | None = None,
 ) -> Interval:
     """Return the first's metric less the second's, with the interval of a paired bootstrap.
 
@@ -76,7 +86,7 @@ def paired_difference(
     one, other = checked_scores(first, metric), checked_scores(second, metric)
     if len(one) != len(other) or (one.label != other.label).any():
         raise UserError("expected both methods on the same examples, got different labels.")
-    groups = clusters.numpy() if clusters is not None else None
+    groups = None if clusters is None else checked_clusters(clusters, len(one))
     if metric in BINNED:
         found = difference_of(*error_figures(one, other, metric, level, resamples, seed, groups))
         return Interval(found.value, found.low, found.high, level)
@@ -86,7 +96,9 @@ def paired_difference(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number, in the order given."""
-    values = numpy.asarray(p_values, dtype=float)
+    values = as_tensor(p_values, "p-values").double().cpu().numpy()
+    if values.ndim != 1:
+        raise UserError(f"expected a list of p-values, (K,), got shape {values.shape}.")
     if values.size and not ((values >= 0) & (values <= 1)).all():
         raise UserError(f"expected p-values from 0 to 1, got {list(p_values)}.")
     order = numpy.argsort(values)

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy
 import torch
-from torch import Tensor
 
-from falconcal.errors import UserError, unknown
+from falconcal.data.conversion import ArrayLike, as_tensor
+from falconcal.errors import UserError, described, unknown
 from falconcal.evidence.binned import BINNED, classwise_residuals, inverted
 from falconcal.evidence.ordered import FIGURES, ORDERED, OutlierFigure, outlier_draws
 from falconcal.evidence.resampling import MEANS, Generator
 from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
 from falconcal.metrics.outliers import Signal, signal_of
 from falconcal.metrics.scored import labelled, labelled_predictions, scores_of
-from falconcal.predictions import Predictions, Scores
+from falconcal.predictions import Data, Scores
 
 MIRRORED = {"smooth_ece"}  # biased upwards, and no norm of residuals
 UNLABELLED = {"entropy", "confidence"}
@@ -32,13 +33,13 @@ class Interval:
 
 
 def interval(
-    data: Predictions | Scores,
+    data: Data,
     metric: str | Metric,
     *,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    clusters: Tensor | None = None,
+    clusters: ArrayLike | None = None,
 ) -> Interval:
     """Return an interval of a metric of the table, or of any function of scores.
 
@@ -46,7 +47,7 @@ def interval(
     resampled together. Errors of calibration are biased upwards: their interval says where the
     truth lies, and a small sample's value may lie above it.
     """
-    if metric in CLASS_METRICS:
+    if isinstance(metric, str) and metric in CLASS_METRICS:
         return _classwise(data, str(metric), level, resamples, seed, clusters)
     scores = checked_scores(data, metric)
     groups = _checked_clusters(clusters, scores, resamples)
@@ -72,8 +73,8 @@ def _of_a_sure_thing(accuracy: float, units: int, level: float) -> Interval:
 
 
 def outlier_interval(
-    inside: Predictions | Scores,
-    outside: Predictions | Scores,
+    inside: Data,
+    outside: Data,
     figure: OutlierFigure = "auroc",
     *,
     signal: Signal = "confidence",
@@ -95,7 +96,7 @@ def draws(
     metric: str | Metric,
     resamples: int,
     seed: int,
-    clusters: Tensor | None = None,
+    clusters: ArrayLike | None = None,
 ) -> numpy.ndarray:
     """Return the metric of each resample, (R,): all at once where it can be, else one by one."""
     groups = _checked_clusters(clusters, scores, resamples)
@@ -138,8 +139,12 @@ def bounds_of_draws(
     return Interval(value, float(low), float(high), level)
 
 
-def checked_scores(data: Predictions | Scores, metric: str | Metric) -> Scores:
+def checked_scores(data: Data, metric: str | Metric) -> Scores:
     """Return scores fit for a metric."""
+    if not isinstance(metric, str) and not callable(metric):
+        raise UserError(
+            f"expected the name of a metric, or a function of scores, got {described(metric)}."
+        )
     if isinstance(metric, str) and metric not in METRICS:
         raise unknown("metric", metric, {**METRICS, **CLASS_METRICS})
     if not isinstance(metric, str) or metric in UNLABELLED:
@@ -148,12 +153,12 @@ def checked_scores(data: Predictions | Scores, metric: str | Metric) -> Scores:
 
 
 def _classwise(
-    data: Predictions | Scores,
+    data: Data,
     metric: str,
     level: float,
     resamples: int,
     seed: int,
-    clusters: Tensor | None,
+    clusters: ArrayLike | None,
 ) -> Interval:
     if clusters is not None:
         raise UserError(f"expected no clusters for {metric}, got some: they are not supported.")
@@ -173,19 +178,27 @@ def _of(metric: str | Metric) -> Metric:
 
 
 def checked_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise UserError(f"expected a level between 0 and 1, got {level}.")
+    if not isinstance(level, Real) or not 0 < level < 1:
+        raise UserError(f"expected a level between 0 and 1, got {level!r}.")
     return level
 
 
 def _checked_clusters(
-    clusters: Tensor | None, scores: Scores, resamples: int
+    clusters: ArrayLike | None, scores: Scores, resamples: int
 ) -> numpy.ndarray | None:
-    if resamples < 2:
-        raise UserError(f"expected at least 2 resamples, got {resamples}.")
-    if clusters is not None and len(clusters) != len(scores):
-        raise UserError(f"expected a cluster an example, {len(scores)}, got {len(clusters)}.")
-    return clusters.numpy() if clusters is not None else None
+    if not isinstance(resamples, Integral) or resamples < 2:
+        raise UserError(f"expected at least 2 resamples, a whole number, got {resamples!r}.")
+    return None if clusters is None else checked_clusters(clusters, len(scores))
+
+
+def checked_clusters(clusters: ArrayLike, examples: int) -> numpy.ndarray:
+    """Return the number of each example's cluster, (N,)."""
+    numbers = as_tensor(clusters, "clusters")
+    if numbers.shape != (examples,):
+        raise UserError(
+            f"expected one cluster per example, shape ({examples},), got {tuple(numbers.shape)}."
+        )
+    return numbers.cpu().numpy()
 
 
 def _members(clusters: numpy.ndarray) -> list[numpy.ndarray]:

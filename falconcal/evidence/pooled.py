@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from falconcal.bins import bin_index
-from falconcal.errors import UserError, unknown
+from falconcal.errors import UserError, described, unknown
 from falconcal.evidence.differences import (
     Difference,
     Figure,
@@ -29,6 +29,7 @@ from falconcal.metrics import BINS
 from falconcal.metrics.scored import labelled, scores_of
 from falconcal.metrics.shift import Levels
 from falconcal.predictions import Scores
+from falconcal.registry import check_name
 
 RESAMPLES_AT_ONCE = 500  # bounds the memory: counts are multiplied as float32, kept as bytes
 
@@ -199,6 +200,7 @@ GAP_FIGURES: dict[str, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] 
 
 def _mean_over_shifts(shifts: Sequence[Levels], figure: str, counts: numpy.ndarray) -> Draws:
     known = [*GAP_FIGURES, "last_level_confidence"]
+    check_name("pooled figure", figure)
     if figure not in known:
         raise unknown("pooled figure", figure, known)
     return mean_of_draws(shift_draws(levels, counts)[figure] for levels in shifts)
@@ -213,6 +215,12 @@ def _sums(features: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray
 
 
 def _examples(shifts: Sequence[Levels]) -> int:
+    listed = isinstance(shifts, list | tuple)
+    if not listed or not all(isinstance(levels, list | tuple) for levels in shifts):
+        raise UserError(
+            "expected a list of shifts, each a list with the scores of its levels, got "
+            f"{described(shifts)}."
+        )
     if not shifts or not all(shifts):
         raise UserError("expected at least one shift, and a level of each, got none.")
     clean = _same_examples([levels[0] for levels in shifts], len(scores_of(shifts[0][0])))

@@ -22,6 +22,7 @@ from falconcal.modes import seeded_random
 from falconcal.registry import look_up
 from falconcal.sampling import mean_probabilities
 from falconcal.settings import Count, settings
+from falconcal.training.preparing import check_given
 from falconcal.trust import PERSON, CodeKind, check_takes, is_function
 
 
@@ -38,6 +39,7 @@ class Ensemble:
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
         """Return the mixture of the members; the model itself is left as it was."""
+        check_given(model, train, validation)
         members = [self._member(model, train, validation, number) for number in range(self.size)]
         return Mixture(members).eval()
 

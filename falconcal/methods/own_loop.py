@@ -4,20 +4,23 @@ from collections.abc import Iterator
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
+from falconcal.data.conversion import ArrayLike, as_tensor
 from falconcal.data.examples import check_whole
 from falconcal.entrance import Entrance, find_entrance
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
-from falconcal.modes import rest, resting_parts
+from falconcal.modes import check_module, rest, resting_parts, typed
 from falconcal.training import Processes, Step, run_steps, set_dropout
+from falconcal.training.precision import as_precise, check_precision, of_precision
 from falconcal.training.preparing import (
     batch_random,
     bounds_of,
     check_batch,
     laid_out,
+    lay_out_state,
     lay_out_weights,
 )
 
@@ -39,6 +42,8 @@ class FalconStep:
         *,
         fabric: Fabric | None = None,
     ) -> None:
+        check_module(model)
+        _check_parts(optimizer, falcon)
         self.falcon, self.model = falcon or Falcon(), model
         _check_settings(self.falcon)
         if self.falcon.dropout is not None:
@@ -47,6 +52,8 @@ class FalconStep:
         self._objectives = self.falcon.objectives()
         self._resting = resting_parts(model)
         lay_out_weights(model)
+        lay_out_state(optimizer)
+        optimizer.register_load_state_dict_post_hook(lay_out_state)
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.calibration_optimizer = self._objectives[1].optimizer(parameters)
         self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)
@@ -61,7 +68,7 @@ class FalconStep:
             yield epoch
             self._run_waiting()  # the last group of an epoch may be short
 
-    def __call__(self, inputs: Tensor, labels: Tensor) -> dict[str, float]:
+    def __call__(self, inputs: ArrayLike, labels: ArrayLike) -> dict[str, float]:
         """Step on a batch and return the terms by name; none while batches accumulate."""
         self._waiting.append(self._step(inputs, labels))
         if len(self._waiting) < self.falcon.accumulate:
@@ -69,13 +76,15 @@ class FalconStep:
         return self._run_waiting()
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
+        check_precision(fabric)
         self._fabric = fabric
         self._wrapped, *self._optimizers = fabric.setup(
             self.model, optimizer, self.calibration_optimizer, move_to_device=False
         )
         self._processes = Processes.of(fabric)
 
-    def _step(self, inputs: Tensor, labels: Tensor) -> Step:
+    def _step(self, inputs: ArrayLike, labels: ArrayLike) -> Step:
+        inputs, labels = as_tensor(inputs, "inputs"), as_tensor(labels, "labels")
         check_whole(labels)
         bounds = bounds_of((), self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
@@ -84,7 +93,7 @@ class FalconStep:
         self._batch += 1
         return Step(
             model=self._wrapped,
-            inputs=laid_out(inputs),
+            inputs=laid_out(as_precise(self._fabric, typed(self.model, inputs))),
             labels=labels.long(),
             epoch=self._checked_epoch(),
             epochs=self.falcon.epochs,
@@ -123,6 +132,16 @@ def needs_fit(falcon: Falcon) -> bool:
     return falcon.keep == "best" or falcon.patience is not None or falcon.average is not None
 
 
+def _check_parts(optimizer: object, falcon: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise UserError(
+            "expected an optimiser of the model's weights, such as "
+            f"torch.optim.Adam(model.parameters()), got {described(optimizer)}."
+        )
+    if falcon is not None and not isinstance(falcon, Falcon):
+        raise UserError(f"expected settings, as Falcon(...), got {described(falcon)}.")
+
+
 def _check_settings(falcon: Falcon) -> None:
     """Refuse settings that a loop of one's own would pass over in silence."""
     if needs_fit(falcon):
@@ -137,4 +156,4 @@ def _fabric_for(model: nn.Module, falcon: Falcon) -> Fabric:
     device = next(model.parameters(), torch.empty(0)).device
     kind = {"cuda": "cuda", "mps": "mps"}.get(device.type, "cpu")
     devices = [device.index or 0] if kind == "cuda" else 1
-    return Fabric(accelerator=kind, devices=devices, precision=falcon.precision)
+    return Fabric(accelerator=kind, devices=devices, **of_precision(falcon.precision))

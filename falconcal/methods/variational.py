@@ -20,6 +20,7 @@ from falconcal.methods.dropout import adam, clean_terms
 from falconcal.sampling import Sampled
 from falconcal.settings import Count, PositiveShare, Weight, settings
 from falconcal.training import Objective, Step, Training, annealed, fit_objectives
+from falconcal.training.preparing import check_given
 
 
 @settings
@@ -31,6 +32,7 @@ class Variational(Training, abc.ABC):
     divergence_annealing: PositiveShare = 0.5  # share of the epochs over which the weight rises
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        check_given(model, train, validation)
         bounds, network = getattr(train, "bounds", None), self.structure(model)
         objectives = self.objectives(count_examples(train))
         return fit_objectives(network, train, validation, objectives, self, bounds)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from falconcal.bins import bin_index
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.metrics.calibration import (
     BINS,
     ReliabilityCurve,
@@ -23,7 +23,7 @@ from falconcal.metrics.calibration import (
     smooth_from,
 )
 from falconcal.metrics.scored import labelled_predictions
-from falconcal.predictions import Predictions
+from falconcal.predictions import Data, Predictions, Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,9 @@ class Accumulator:
     by_class: Tensor  # (C, 2): predictions of each class, their summed confidence
 
     @classmethod
-    def of(cls, predictions: Predictions, bins: int = BINS) -> "Accumulator":
+    def of(cls, predictions: Data, bins: int = BINS) -> "Accumulator":
         """Return the sums of one batch."""
-        labelled_predictions(predictions, "an accumulator")
+        predictions = labelled_predictions(predictions, "an accumulator")
         scores, classes = predictions.scores(), predictions.classes
         index = bin_index(scores.confidence, bins)
         ones, hits = torch.ones(len(scores), dtype=torch.float64), scores.correct.double()
@@ -54,8 +54,10 @@ class Accumulator:
         )
 
     @classmethod
-    def over(cls, batches: Iterable[Predictions], bins: int = BINS) -> "Accumulator":
+    def over(cls, batches: Iterable[Data], bins: int = BINS) -> "Accumulator":
         """Return the sums over batches, holding one at a time."""
+        if isinstance(batches, str | Predictions | Scores) or not isinstance(batches, Iterable):
+            raise UserError(f"expected predictions batch by batch, got {described(batches)}.")
         parts = (cls.of(batch, bins) for batch in batches)
         first = next(parts, None)
         if first is None:
@@ -63,6 +65,8 @@ class Accumulator:
         return reduce(cls.__add__, parts, first)
 
     def __add__(self, other: "Accumulator") -> "Accumulator":
+        if not isinstance(other, Accumulator):
+            raise UserError(f"expected another accumulator to add, got {described(other)}.")
         if (self.bins, self.by_class.shape) != (other.bins, other.by_class.shape):
             raise UserError(
                 f"expected accumulators of the same bins and classes, got {self.bins} and "

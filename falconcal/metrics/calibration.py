@@ -13,9 +13,8 @@ import scipy.fft
 import torch
 from torch import Tensor
 
-from falconcal.bins import bin_index
-from falconcal.errors import UserError
-from falconcal.metrics.scored import labelled_answers, labelled_predictions
+from falconcal.bins import bin_index, check_bins
+from falconcal.metrics.scored import labelled_answers, labelled_predictions, takes_arrays
 from falconcal.predictions import Answers, Predictions, Scores
 
 BINS = 10
@@ -43,41 +42,48 @@ class ReliabilityCurve:
         return self.counts.double() / self.counts.sum()  # whole numbers would divide in float32
 
 
+@takes_arrays
 def reliability_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return what a reliability diagram shows, in bins of equal width."""
     answers = labelled_answers(data, "calibration error")
     return curve_of(answers, bin_index(answers.confidence, bins), bins)
 
 
+@takes_arrays
 def equal_mass_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
     """Return the same in bins that hold equally many examples; equal confidences stay together."""
     answers = labelled_answers(data, "calibration error")
     return curve_of(answers, equal_mass_index(answers.confidence, bins), bins)
 
 
+@takes_arrays
 def expected_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
     """ECE: mean over bins, weighted by their examples, of |accuracy - confidence|."""
     curve = reliability_curve(data, bins)
     return float((curve.shares * curve.gaps.abs()).sum())
 
 
+@takes_arrays
 def adaptive_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
     """ECE in bins that hold equally many examples."""
     curve = equal_mass_curve(data, bins)
     return float((curve.shares * curve.gaps.abs()).sum())
 
 
+@takes_arrays
 def maximum_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
     """Largest |accuracy - confidence| of any bin that holds an example."""
     return float(reliability_curve(data, bins).gaps.abs().max())
 
 
+@takes_arrays
 def signed_gap(data: Predictions | Scores) -> float:
     """Mean confidence less accuracy: above 0 overconfident, below 0 underconfident."""
     answers = labelled_answers(data, "signed gap")
     return float(answers.confidence.double().mean() - answers.correct.double().mean())
 
 
+@takes_arrays
 def rms_calibration_error(
     data: Predictions | Scores, bins: int = RMS_BINS, *, debiased: bool = True
 ) -> float:
@@ -94,12 +100,14 @@ def rms_calibration_error(
     return float((curve.shares * squares).sum().clamp_min(0).sqrt())
 
 
-def classwise_calibration_error(data: Predictions, bins: int = BINS) -> float:
+@takes_arrays
+def classwise_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
     """Mean over classes of the ECE of each class's own probability."""
     curves = classwise_statistics(labelled_predictions(data, "class-wise ECE"), bins)
     return classwise_from(curves)
 
 
+@takes_arrays
 def smooth_calibration_error(data: Predictions | Scores) -> float:
     """Smooth ECE: no bins, a kernel whose width is the error itself."""
     answers = labelled_answers(data, "smooth ECE")
@@ -116,8 +124,7 @@ def curve_of(answers: Answers, index: Tensor, bins: int) -> ReliabilityCurve:
 
 def equal_mass_index(confidence: Tensor, bins: int) -> Tensor:
     """Return the bin of each confidence, (N,) -> (N,), edges at the quantiles, right-closed."""
-    if bins < 1:
-        raise UserError(f"expected at least 1 bin, got {bins}.")
+    check_bins(bins)
     ordered = confidence.double().sort().values  # (N,)
     last = torch.arange(1, bins) * len(ordered) // bins - 1  # the last example of each bin
     edges = ordered[last[last >= 0]]
@@ -150,7 +157,7 @@ def residual_histogram(answers: Answers) -> Tensor:
 
 def smooth_cell(confidence: Tensor) -> Tensor:
     """Return the cell of each confidence: (N,) -> (N,)."""
-    return (confidence.double() * SMOOTH_CELLS).long().clamp(0, SMOOTH_CELLS - 1)
+    return bin_index(confidence, SMOOTH_CELLS)
 
 
 def smooth_from(histogram: Tensor, examples: int) -> float:

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from falconcal.errors import UserError
 from falconcal.metrics.scored import scores_of
-from falconcal.predictions import Predictions, Scores
+from falconcal.predictions import Data
 
 Signal = Literal["confidence", "entropy"]
 SIGNALS: tuple[Signal, ...] = ("confidence", "entropy")
@@ -28,7 +28,7 @@ class OutlierDetection:
 
 
 def outlier_detection(
-    inside: Predictions | Scores, outside: Predictions | Scores, signal: Signal = "confidence"
+    inside: Data, outside: Data, signal: Signal = "confidence"
 ) -> OutlierDetection:
     """Compare in-domain examples with outliers by one signal."""
     values = numpy.concatenate([signal_of(inside, signal), signal_of(outside, signal)])
@@ -42,7 +42,7 @@ def outlier_detection(
     )
 
 
-def signal_of(data: Predictions | Scores, signal: Signal) -> numpy.ndarray:
+def signal_of(data: Data, signal: Signal) -> numpy.ndarray:
     """Return how much at home the model feels with each example: (N,)."""
     scores = scores_of(data)
     if signal == "confidence":

@@ -12,20 +12,23 @@ from torch import Tensor
 
 from falconcal.bins import bin_index
 from falconcal.metrics.calibration import BINS
-from falconcal.metrics.scored import labelled, labelled_answers, labelled_predictions
+from falconcal.metrics.scored import labelled, labelled_answers, labelled_predictions, takes_arrays
 from falconcal.predictions import Predictions, Scores
 
 
+@takes_arrays
 def accuracy(data: Predictions | Scores) -> float:
     """Share of examples whose most probable class is the true one."""
     return float(labelled_answers(data, "accuracy").correct.double().mean())
 
 
+@takes_arrays
 def negative_log_likelihood(data: Predictions | Scores) -> float:
     """Mean of -log p(true class), in nats; a true class given probability 0 counts 708.4."""
     return float(labelled(data, "nll").nll.double().mean())
 
 
+@takes_arrays
 def brier_score(data: Predictions | Scores) -> float:
     """Mean squared distance between the distribution and the one-hot truth, from 0 to 2."""
     return float(labelled(data, "brier").brier.double().mean())
@@ -45,7 +48,8 @@ class BrierParts:
         return self.reliability - self.resolution + self.uncertainty + self.within_bins
 
 
-def brier_decomposition(data: Predictions, bins: int = BINS) -> BrierParts:
+@takes_arrays
+def brier_decomposition(data: Predictions | Scores, bins: int = BINS) -> BrierParts:
     """Take the Brier score apart, summed over classes."""
     predictions = labelled_predictions(data, "the Brier decomposition")
     probs = predictions.probs.double()  # (N, C)

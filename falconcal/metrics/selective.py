@@ -7,6 +7,7 @@ El-Yaniv, "Selective Classification for Deep Neural Networks", NeurIPS 2017.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated
 
 import torch
@@ -15,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from falconcal.errors import UsageError, UserError
-from falconcal.metrics.scored import labelled_answers
+from falconcal.metrics.scored import labelled_answers, takes_arrays
 from falconcal.predictions import Predictions, Scores
 from falconcal.settings import Count, settings
 
@@ -32,6 +33,7 @@ class RiskCoverage:
     threshold: Tensor  # (N,), the confidence of the last that is answered
 
 
+@takes_arrays
 def risk_coverage_curve(data: Predictions | Scores) -> RiskCoverage:
     """Return the error among the k most confident for every k.
 
@@ -47,15 +49,17 @@ def risk_coverage_curve(data: Predictions | Scores) -> RiskCoverage:
     return RiskCoverage(answered / len(wrong), shared.cumsum(0) / answered, confidence)
 
 
+@takes_arrays
 def area_under_risk_coverage(data: Predictions | Scores) -> float:
     """Mean error over all coverages: 0 is best."""
     return float(risk_coverage_curve(data).risk.mean())
 
 
+@takes_arrays
 def accuracy_at_coverage(data: Predictions | Scores, coverage: float) -> float:
     """Accuracy among the most confident share of the examples."""
-    if not 0 < coverage <= 1:
-        raise UserError(f"expected a coverage above 0 and at most 1, got {coverage}.")
+    if not isinstance(coverage, Real) or not 0 < coverage <= 1:
+        raise UserError(f"expected a coverage above 0 and at most 1, got {coverage!r}.")
     risk = risk_coverage_curve(data).risk
     answered = max(1, round(coverage * len(risk)))
     return float(1 - risk[answered - 1])
@@ -77,7 +81,8 @@ class RiskTable:
     considered: Count = PARTS  # thresholds, those that fell together counted each
 
     def upper_bounds(self, certainty: float = CERTAINTY) -> list[float]:
-        """Return bounds of the error among the accepted, one a threshold."""
+        """Return bounds of the error among the accepted, one per threshold."""
+        _check_share("certainty", certainty)
         alone = 1 - (1 - certainty) / self.considered
         return [
             1.0 if wrong == count else float(stats.beta.ppf(alone, wrong + 1, count - wrong))
@@ -86,8 +91,7 @@ class RiskTable:
 
     def threshold(self, risk: float, certainty: float = CERTAINTY) -> float:
         """Return the confidence from which on to accept, as many as the risk allows."""
-        if not 0 < risk < 1:
-            raise UsageError(f"expected a risk above 0 and below 1, got {risk:g}.")
+        _check_share("risk", risk)
         bounds = self.upper_bounds(certainty)
         allowed = [kept for kept, bound in zip(self._rows(), bounds, strict=True) if bound <= risk]
         if not allowed:
@@ -108,6 +112,12 @@ class RiskTable:
         )
 
 
+def _check_share(name: str, share: float) -> None:
+    if not isinstance(share, Real) or not 0 < share < 1:
+        raise UsageError(f"expected a {name} above 0 and below 1, got {share!r}.")
+
+
+@takes_arrays
 def risk_table(data: Predictions | Scores) -> RiskTable:
     """Return thresholds at every twentieth of the examples with the errors among the accepted."""
     answers = labelled_answers(data, "the risk table")

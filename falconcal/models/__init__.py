@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from falconcal.data import Dataset
 from falconcal.data.examples import count_tokens
-from falconcal.errors import UsageError, UserError
+from falconcal.errors import UsageError, UserError, described
 from falconcal.models import resnet, vgg
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
@@ -160,6 +160,10 @@ def make_model(
 
     Or by a file of published weights, whose names and shapes are those of the network.
     """
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"expected a falconcal.Dataset to size the network to, got {described(dataset)}."
+        )
     settings |= {} if weights is None else {"weights": weights}
     return make_named(name, settings, dataset, seed, PERSON)
 

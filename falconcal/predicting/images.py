@@ -1,57 +1,57 @@
-"""A folder of images, and of folders of them: grey or colour, size and range as the model's."""
+"""A folder of images, and of folders of them: framed as in training, in the model's range."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy
 import torch
-from PIL import Image
 from torch import Tensor
 
+from falconcal.data.images import as_floats, in_range
 from falconcal.errors import UserError
+from falconcal.io.folders import files_below
+from falconcal.io.image_files import (
+    ENDINGS,
+    Framing,
+    ImageReadError,
+    framing_of_shape,
+    is_image_shape,
+    read_image,
+)
 from falconcal.predicting.source import BATCH, Batch, Source
-from falconcal.reading.table import first_line
 from falconcal.saving import ModelFacts
-
-MODES = {1: "L", 3: "RGB"}  # by channels
 
 
 def open_images(folder: Path, facts: ModelFacts) -> Source:
     """Return the images of a folder in the order of their names; other files are passed over."""
     _check(facts)
-    names = sorted(_image_names(folder))
+    names = sorted(file.relative_to(folder).as_posix() for file in files_below(folder, ENDINGS))
     if not names:
         raise UserError(f"expected images in {folder}, found none: is it the right folder?")
     return Source("file", len(names), _images(folder, facts, names))
 
 
-def read_image(path: Path, facts: ModelFacts) -> Tensor:
-    """Return an image as the model takes it, (channels, H, W)."""
-    channels, height, width = facts.shape
-    with Image.open(path) as image:
-        if image.mode[0] in "IF":
-            raise ValueError(f"8 bits a channel are expected, its mode is {image.mode}")
-        plain = image.convert(MODES[channels])
-    if plain.size != (width, height):
-        plain = plain.resize((width, height), Image.Resampling.BILINEAR)
-    pixels = torch.from_numpy(numpy.array(plain, dtype=numpy.float32) / 255)
-    return _scaled(pixels.reshape(height, width, channels).permute(2, 0, 1), facts)
+def read_input(path: Path, facts: ModelFacts) -> Tensor:
+    """Return a picture as the model takes it, (channels, H, W)."""
+    pixels = torch.from_numpy(read_image(path, framing_in(facts)))[None]  # (1, H, W, channels)
+    if facts.mean is None or facts.deviation is None:
+        return in_range(pixels, facts.bounds)[0]
+    mean, deviation = (
+        torch.tensor(numbers)[:, None, None] for numbers in (facts.mean, facts.deviation)
+    )
+    return (as_floats(pixels)[0] - mean) / deviation
 
 
-def _scaled(pixels: Tensor, facts: ModelFacts) -> Tensor:
-    """Bring pixels from [0, 1] to where the model's inputs are."""
-    if facts.mean is not None and facts.deviation is not None:
-        mean, deviation = (
-            torch.tensor(numbers)[:, None, None] for numbers in (facts.mean, facts.deviation)
-        )
-        return (pixels - mean) / deviation
-    assert facts.bounds is not None
-    return facts.bounds.low + pixels * facts.bounds.range
+def framing_in(facts: ModelFacts) -> Framing:
+    """Return how pictures are framed for a model.
+
+    A file of format 1 does not say. Whoever wrote it stretched pictures to the model's size, in
+    ``predict`` and where a model was trained on a folder of images, so that is what it implies.
+    """
+    return facts.framing or framing_of_shape(facts.shape, stretch=True)
 
 
 def _check(facts: ModelFacts) -> None:
-    if len(facts.shape) != 3 or facts.shape[0] not in MODES or facts.tokens is not None:
+    if not is_image_shape(facts.shape) or facts.tokens is not None:
         raise UserError(
             f"expected a model of images with 1 or 3 channels, it was saved for examples of shape "
             f"{facts.shape}: give its inputs as CSV, NPY or NPZ."
@@ -63,21 +63,13 @@ def _check(facts: ModelFacts) -> None:
         )
 
 
-def _image_names(folder: Path) -> Iterator[str]:
-    known = Image.registered_extensions()
-    for where, _, files in os.walk(folder):
-        for name in files:
-            if Path(name).suffix.lower() in known and not name.startswith("."):
-                yield (Path(where) / name).relative_to(folder).as_posix()
-
-
 def _images(folder: Path, facts: ModelFacts, names: Sequence[str]) -> Iterator[Batch]:
     for start in range(0, len(names), BATCH):
         part, pixels, damaged = names[start : start + BATCH], [], {}
         for name in part:
             try:
-                pixels.append(read_image(folder / name, facts))
-            except Exception as error:  # a decoder raises whatever it likes on damaged data
-                damaged[name] = first_line(error)
+                pixels.append(read_input(folder / name, facts))
+            except ImageReadError as error:
+                damaged[name] = error.reason
         inputs = torch.stack(pixels) if pixels else torch.empty(0, *facts.shape)
         yield Batch(part, inputs, damaged)

@@ -1,6 +1,5 @@
-"""CSV: a row an example, a column an input, read as it goes."""
+"""CSV: one row per example, one column per input, read as it goes."""
 
-import csv
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -9,16 +8,14 @@ from pathlib import Path
 import numpy
 
 from falconcal.errors import UsageError, UserError, did_you_mean
+from falconcal.io.tables import Record, csv_header, csv_rows, shown
 from falconcal.predicting.source import BATCH, Batch, Source, row_batch
-from falconcal.reading.frames import header_of, records, what_is_wrong
 from falconcal.saving import ModelFacts
-
-Record = tuple[int, list[str]]  # the line it begins on, its cells
 
 
 def open_csv(path: Path, facts: ModelFacts) -> Source:
     """Return the rows of a CSV file: of the columns that were saved, or of all."""
-    header = header_of(path)
+    header = csv_header(path)
     return Source("row", None, _rows(path, facts, header, _places(path, facts, header)))
 
 
@@ -43,30 +40,11 @@ def _places(path: Path, facts: ModelFacts, header: Sequence[str]) -> list[int]:
 def _rows(
     path: Path, facts: ModelFacts, header: Sequence[str], places: list[int]
 ) -> Iterator[Batch]:
-    body, start = _filled(path, len(header)), 0
-    try:
-        while taken := list(itertools.islice(body, BATCH)):
-            values = _numbers(path, header, places, taken)  # (K, inputs)
-            yield row_batch(path, facts, start, values.reshape(len(taken), *facts.shape))
-            start += len(taken)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(what_is_wrong(path, len(header), error)) from None
-
-
-def _filled(path: Path, width: int) -> Iterator[Record]:
-    """Yield the records after the header; blank lines may stand at the end alone."""
-    blank = None
-    for line, cells in itertools.islice(records(path), 1, None):
-        if not cells:
-            blank = blank or line
-            continue
-        if blank is not None:
-            raise UserError(f"{path}, line {blank}: expected a row, got a blank line: remove it.")
-        if len(cells) != width:
-            raise UserError(
-                f"{path}, line {line}: expected {width} cells, as in the header, got {len(cells)}."
-            )
-        yield line, cells
+    body, start = csv_rows(path, len(header)), 0
+    while taken := list(itertools.islice(body, BATCH)):
+        values = _numbers(path, header, places, taken)  # (K, inputs)
+        yield row_batch(path, facts, start, values.reshape(len(taken), *facts.shape))
+        start += len(taken)
 
 
 def _numbers(
@@ -77,7 +55,7 @@ def _numbers(
     except ValueError:
         line, column, cell = _first_bad(places, taken)
         raise UserError(
-            f"{path}, line {line}, column {header[column]!r}: expected a number, got {cell!r}."
+            f"{path}, line {line}, column {header[column]!r}: expected a number, got {shown(cell)}."
         ) from None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from falconcal.errors import UsageError
+from falconcal.files import as_path
 from falconcal.predictions import Predictions
 from falconcal.reading.arrays import read_npz
 from falconcal.reading.checks import group_names, label_numbers, probability_matrix
@@ -47,7 +48,7 @@ def read_predictions(
     are arrays, ``labels`` and ``probabilities`` or ``logits``. ``logits`` says that the numbers
     are logits: that is never guessed.
     """
-    path = Path(path)
+    path = as_path(path)
     table = _reader(path)(path, Names(labels, probabilities, logits, groups))
     if len(table.labels) == 0:
         raise table.problem("expected at least one example, got a header and no rows.")

@@ -1,24 +1,13 @@
 """NPZ: arrays ``labels`` (N,), ``probabilities`` or ``logits`` (N, C), maybe ``classes`` (C,)."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy
 import polars
 
 from falconcal.errors import UserError
-from falconcal.reading.table import Names, Table, check_there, first_line
-
-DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    ValueError,
-    NotImplementedError,  # zipfile's, of a compression or an encryption that it does not know
-    MemoryError,
-)
+from falconcal.io.arrays import array_names, read_array
+from falconcal.reading.table import Names, Table, check_there
 
 
 def read_npz(path: Path, names: Names) -> Table:
@@ -27,7 +16,7 @@ def read_npz(path: Path, names: Names) -> Table:
     value_name = names.probabilities
     if value_name is None:
         value_name = "logits" if names.logits else "probabilities"
-    there = _names_of(path)
+    there = array_names(path)
     check_there(path, "--labels", label_name, there, "array")
     check_there(path, "--probabilities", value_name, there, "array")
     if names.groups is not None:
@@ -35,58 +24,24 @@ def read_npz(path: Path, names: Names) -> Table:
     values = _values(path, value_name)  # (N, C)
     groups = _column(path, names.groups, len(values)) if names.groups is not None else None
     classes = _classes(path, values.shape[1]) if "classes" in there else None
+    columns = [f"{value_name}[:, {number}]" for number in range(values.shape[1])]
     return Table(
-        path,
-        polars.from_numpy(values, schema=[f"{value_name}[:, {k}]" for k in range(values.shape[1])]),
-        _column(path, label_name, len(values)),
-        groups,
-        classes or tuple(str(k) for k in range(values.shape[1])),
-        classes is not None,
-        lambda row: f"row {row} (from 0)",
-    )
-
-
-def _names_of(path: Path) -> list[str]:
-    if path.stat().st_size == 0:
-        raise UserError(f"{path}: expected arrays, got an empty file.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    except DAMAGED as error:
-        raise _damaged(path, error) from None
-
-
-def _array(path: Path, name: str) -> numpy.ndarray:
-    try:
-        with numpy.load(path, allow_pickle=False) as arrays:
-            array = arrays[name]
-    except DAMAGED as error:
-        if "allow_pickle" in str(error):
-            raise UserError(
-                f"{path}, array {name!r}: expected numbers or text, got pickled Python objects, "
-                "which are never loaded: save it with a dtype of numbers or text."
-            ) from None
-        raise _damaged(path, error) from None
-    if not isinstance(array, numpy.ndarray):
-        raise UserError(
-            f"{path}: expected {name!r} to be an array, got other bytes: use numpy.savez."
-        )
-    return array
-
-
-def _damaged(path: Path, error: Exception) -> UserError:
-    return UserError(
-        f"{path}: cannot be read as NPZ: {first_line(error)}. Is it whole, and written by "
-        "numpy.savez?"
+        path=path,
+        place=lambda row: f"row {row} (from 0)",
+        values=polars.from_numpy(values, schema=columns),
+        labels=_column(path, label_name, len(values)),
+        groups=groups,
+        classes=classes or tuple(str(number) for number in range(values.shape[1])),
+        named=classes is not None,
     )
 
 
 def _values(path: Path, name: str) -> numpy.ndarray:
-    values = _array(path, name)
+    values = read_array(path, name)
     if values.ndim != 2 or values.shape[1] < 2:
         raise UserError(
-            f"{path}, array {name!r}: expected a row an example and a column a class, at least 2, "
-            f"shape (N, C), got shape {values.shape}."
+            f"{path}, array {name!r}: expected one row per example and one column per class, "
+            f"at least 2, shape (N, C), got shape {values.shape}."
         )
     if values.dtype.kind not in "fiu":
         raise UserError(f"{path}, array {name!r}: expected numbers, got dtype {values.dtype}.")
@@ -96,10 +51,10 @@ def _values(path: Path, name: str) -> numpy.ndarray:
 
 
 def _column(path: Path, name: str, examples: int) -> polars.Series:
-    column = _array(path, name)
+    column = read_array(path, name)
     if column.shape != (examples,):
         raise UserError(
-            f"{path}, array {name!r}: expected one an example, shape ({examples},), got shape "
+            f"{path}, array {name!r}: expected one per example, shape ({examples},), got shape "
             f"{column.shape}."
         )
     if column.dtype.kind not in "fiubU":
@@ -108,7 +63,7 @@ def _column(path: Path, name: str, examples: int) -> polars.Series:
         )
     try:
         return polars.Series(name, column.tolist() if column.dtype.kind == "U" else column)
-    except UnicodeEncodeError as error:
+    except ValueError as error:  # a surrogate, or a number that is not a character
         raise UserError(
             f"{path}, array {name!r}: expected text that UTF-8 can hold: {error}."
         ) from None

@@ -4,6 +4,7 @@ import numpy
 import polars
 
 from falconcal.errors import did_you_mean
+from falconcal.io.tables import shown
 from falconcal.predictions import SUM_TOLERANCE
 from falconcal.reading.table import Table
 
@@ -12,7 +13,7 @@ GROUPABLE = (polars.String, polars.Categorical, polars.Enum, polars.Boolean, pol
 
 def probability_matrix(table: Table, *, logits: bool) -> numpy.ndarray:
     """Return the numbers of all classes, (N, C), each row a distribution or a row of logits."""
-    columns = [_numbers(table, column) for column in table.values]
+    columns = [table.numbers(column) for column in table.values]
     values = numpy.stack(columns, 1)  # (N, C)
     if logits:
         _check_logits(table, values)
@@ -23,7 +24,7 @@ def probability_matrix(table: Table, *, logits: bool) -> numpy.ndarray:
 
 def label_numbers(table: Table) -> numpy.ndarray:
     """Return the number of each example's class, (N,)."""
-    _check_filled(table, table.labels)
+    table.check_filled(table.labels)
     return _named_labels(table) if table.named else _whole_labels(table)
 
 
@@ -31,44 +32,11 @@ def group_names(table: Table) -> tuple[str, ...] | None:
     """Return the name of each example's group; an empty cell is refused."""
     if table.groups is None:
         return None
-    _check_filled(table, table.groups)
+    table.check_filled(table.groups)
     groups = table.groups
     if not (groups.dtype.is_integer() or groups.dtype.is_float() or groups.dtype in GROUPABLE):
         raise table.problem(f"expected text or numbers, got {groups.dtype}.", column=groups.name)
     return tuple(groups.cast(polars.String))
-
-
-def _numbers(table: Table, column: polars.Series) -> numpy.ndarray:
-    """Return a column as float64, (N,); text that is no number is refused."""
-    _check_filled(table, column)
-    if not (column.dtype.is_numeric() or column.dtype == polars.String):
-        raise table.problem(f"expected numbers, got {column.dtype}.", column=column.name)
-    numbers = column.cast(polars.Float64, strict=False)
-    if numbers.null_count():
-        row = int(numbers.is_null().arg_true()[0])
-        raise table.problem(
-            f"expected a number, got {column[row]!r}: every cell of the column must be one, with a "
-            "point for the decimals.",
-            row,
-            column.name,
-        )
-    _check_filled(table, numbers)  # text may say NaN
-    return numbers.to_numpy()
-
-
-def _check_filled(table: Table, column: polars.Series) -> None:
-    """Refuse a cell with nothing in it."""
-    empty = column.is_null()
-    if column.dtype == polars.String:
-        empty = empty | (column == "")
-    if column.dtype.is_float():
-        empty = empty | column.is_nan()
-    if empty.any():
-        row = int(empty.arg_true()[0])
-        came = "an empty cell" if column[row] in (None, "") else "NaN"
-        raise table.problem(
-            f"expected a value, got {came}: fill it or leave the row out.", row, column.name
-        )
 
 
 def _check_probabilities(table: Table, values: numpy.ndarray) -> None:
@@ -131,8 +99,8 @@ def _named_labels(table: Table) -> numpy.ndarray:
         row = int(numbers.is_null().arg_true()[0])
         hint = did_you_mean(text[row], table.classes)
         raise table.problem(
-            f"expected the name of a class, got {text[row]!r}. {hint} Whole numbers are labels "
-            "only where the classes have no names: columns that end in 0, 1, 2 and so on.",
+            f"expected the name of a class, got {shown(text[row])}. {hint} Whole numbers are "
+            "labels only where the classes have no names: columns that end in 0, 1, 2 and so on.",
             row,
             column.name,
         )
@@ -151,7 +119,7 @@ def _whole_labels(table: Table) -> numpy.ndarray:
         row = int(bad.arg_true()[0])
         came = column[row]
         remedy = _label_remedy(numbers[row], table)
-        raise table.problem(f"{expected}, got {came!r}: {remedy}", row, column.name)
+        raise table.problem(f"{expected}, got {shown(came)}: {remedy}", row, column.name)
     return numbers.cast(polars.Int64).to_numpy().copy()
 
 

@@ -1,13 +1,14 @@
-"""What every format is brought to before it is checked: a column a class, labels, places."""
+"""What every format is brought to before it is checked: one column per class, labels, places."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars
 
-from falconcal.errors import UsageError, UserError, did_you_mean
+from falconcal.errors import UsageError, did_you_mean
+from falconcal.io.tables import Rows
 
 MOST_NAMED = 20  # of a file's columns, in a message
 
@@ -23,24 +24,14 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Rows):
     """A file as it came, not yet checked."""
 
-    path: Path
     values: polars.DataFrame  # (N, C), columns named as messages name them
     labels: polars.Series  # (N,)
     groups: polars.Series | None  # (N,)
     classes: tuple[str, ...]
     named: bool  # classes have names of their own, and labels are such names
-    place: Callable[[int], str]  # the number of a row, from 0, as its reader would look for it
-
-    def problem(self, words: str, row: int | None = None, column: str | None = None) -> UserError:
-        """Return the error that names the file, the row and the column."""
-        row_words = self.place(row) if row is not None else None
-        column_words = f"column {column!r}" if column is not None else None
-        return UserError(
-            ", ".join(filter(None, [str(self.path), row_words, column_words])) + f": {words}"
-        )
 
 
 @dataclass(frozen=True)
@@ -95,11 +86,6 @@ def listed(known: Sequence[str], kind: str = "column") -> str:
     words = ", ".join(repr(name) for name in known[:MOST_NAMED])
     more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
     return f"It has the {kind}s {words}{more}." if known else f"It has no {kind}s."
-
-
-def first_line(error: Exception) -> str:
-    """Return the beginning of another library's complaint."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def _near(name: str, known: Sequence[str]) -> str:

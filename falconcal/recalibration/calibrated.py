@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from falconcal.data import Batches
 from falconcal.errors import UserError
 from falconcal.method import Base, structure_of
-from falconcal.modes import seeded_random
-from falconcal.predictions import LOWEST_LOG, Predictions, predict
+from falconcal.modes import check_module, seeded_random
+from falconcal.predictions import LOWEST_LOG, Data, Predictions, as_record, predict
 from falconcal.settings import settings
 
 Parameters = dict[str, Tensor]
@@ -33,14 +33,16 @@ class Recalibration(abc.ABC):
 
     def fit(self, model: nn.Module, train: Batches | None, validation: Batches) -> nn.Module:
         """Return the model wrapped with its calibration; without a base ``train`` is not read."""
+        check_module(model)
         fitted = model if self.base is None else self.base.fit(model, _given(train), validation)
         with seeded_random(0):  # walking through a DataLoader draws from the caller's numbers
             predictions = predict(fitted, validation, alone=True)
         calibration = self.fit_predictions(predictions)
         return Calibrated(fitted, _beside(fitted, calibration)).eval()
 
-    def fit_predictions(self, predictions: Predictions) -> "Calibration":
+    def fit_predictions(self, predictions: Data) -> "Calibration":
         """Return the calibration that these predictions and their labels ask for, on the CPU."""
+        predictions = all_classes(predictions)
         _check(predictions)
         log_probs = floored_log_probs(predictions.log_probs.double().cpu())  # (N, C)
         return Calibration(self, self.learn(log_probs, predictions.labels.cpu()))
@@ -74,8 +76,9 @@ class Calibration(nn.Module):
         wide = logits.to(next(iter(parameters.values())).dtype)
         return self.calibrator.apply(floored_log_probs(wide), **parameters)
 
-    def transform(self, predictions: Predictions) -> Predictions:
+    def transform(self, predictions: Data) -> Predictions:
         """Return the predictions calibrated, their labels as they were."""
+        predictions = all_classes(predictions)
         with torch.no_grad():
             return Predictions(self(predictions.log_probs), predictions.labels)
 
@@ -90,6 +93,17 @@ class Calibrated(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
         log_probs: Tensor = self.calibration(self.model(inputs))
         return log_probs
+
+
+def all_classes(data: Data) -> Predictions:
+    """Return predictions; scores, which have lost their probabilities, are refused."""
+    record = as_record(data)
+    if not isinstance(record, Predictions):
+        raise UserError(
+            f"calibration needs the probabilities of all classes, got {type(data).__name__}: keep "
+            "the Predictions."
+        )
+    return record
 
 
 def floored_log_probs(logits: Tensor) -> Tensor:

@@ -10,59 +10,78 @@ from falconcal.errors import unknown
 from falconcal.files import write_bytes
 from falconcal.report.columns import HEADLINE
 from falconcal.report.compare import check_target, load_comparison
-from falconcal.report.evidence import gather_evidence
+from falconcal.report.engine import FORMATS, DrawingError, not_drawn
+from falconcal.report.evidence import Evidence, gather_evidence
 from falconcal.report.machine import summary_json
 from falconcal.report.page import render, sections
-from falconcal.report.panels import FORMATS
+from falconcal.report.panels import drawn
 from falconcal.report.paper import write_paper
 from falconcal.report.results import Results, load_results
 from falconcal.report.rows import rows_csv
 from falconcal.report.summary import make_summary, markdown, summary_cells
 
 __all__ = [
+    "check_formats",
+    "check_target",
     "headline",
+    "load_comparison",
     "load_results",
     "summary_table",
     "write_comparison",
+    "write_page",
     "write_paper",
     "write_report",
+    "write_tables",
 ]
 
 
 def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
-    """Write the summary, the figures, the comparisons and the page; return the page.
+    """Write the summary, the comparisons, the figures and the page; return the page.
 
-    Each figure is a file of its own in every format: svg, png, pdf. All is made before anything is
-    written, so a failure leaves an older report as it was.
+    Each figure is a file of its own in every format: svg, png, pdf. Tables are written before
+    anything is drawn; a drawing that fails leaves an older page and its figures as they were.
     """
-    return _write(load_results(directory), directory, _known(formats))
+    endings = check_formats(formats)
+    results = load_results(directory)
+    return write_page(results, directory, write_tables(results, directory), endings)
 
 
 def write_comparison(
     directories: Sequence[Path], target: Path, formats: Iterable[str] = ("svg",)
 ) -> tuple[Path, Results]:
     """Write the report of several output folders into one that is none; return page and results."""
-    endings = _known(formats)
+    endings = check_formats(formats)
     check_target(target, directories)
     results = load_comparison(directories)
-    return _write(results, target, endings), results
+    return write_page(results, target, write_tables(results, target), endings), results
 
 
-def _write(results: Results, directory: Path, endings: list[str]) -> Path:
+def write_tables(results: Results, directory: Path) -> Evidence:
+    """Write all that needs no drawing, made before it is written; return the comparisons."""
     summary, evidence = make_summary(results), gather_evidence(results)
-    parts = sections(results, evidence)
     files = {
-        f"figures/{name}": content
-        for part in parts
-        for figure in part.figures
-        for name, content in figure.files(endings).items()
+        "rows.csv": rows_csv(results).encode(),
+        "summary.md": markdown(results, summary, evidence).encode(),
+        "summary.json": summary_json(results, summary, evidence).encode(),
+        "comparisons.parquet": _parquet(evidence.table),
     }
-    files["rows.csv"] = rows_csv(results).encode()
-    files["summary.md"] = markdown(results, summary, evidence).encode()
-    files["summary.json"] = summary_json(results, summary, evidence).encode()
-    files["comparisons.parquet"] = _parquet(evidence.table)
-    files["report.html"] = render(results, summary, evidence, parts).encode()
     for name, content in files.items():
+        write_bytes(directory / name, content)
+    return evidence
+
+
+def write_page(
+    results: Results, directory: Path, evidence: Evidence, formats: Sequence[str] = ("svg",)
+) -> Path:
+    """Draw the figures and write them and the page, all or none; return the page."""
+    parts = sections(results, evidence)
+    try:
+        figures = drawn([figure for part in parts for figure in part.figures], formats)
+        page = render(results, make_summary(results), evidence, parts)
+    except DrawingError as error:
+        raise not_drawn(error, directory, "report.html", "summary.md, rows.csv") from None
+    files = {f"figures/{name}": content for name, content in figures.items()}
+    for name, content in {**files, "report.html": page.encode()}.items():
         write_bytes(directory / name, content)
     return directory / "report.html"
 
@@ -81,7 +100,8 @@ def headline(results: Results) -> tuple[list[str], list[list[str]]]:
     return summary_cells(make_summary(results), HEADLINE)
 
 
-def _known(formats: Iterable[str]) -> list[str]:
+def check_formats(formats: Iterable[str]) -> list[str]:
+    """Return the formats of figures, each once; one that is not known is refused."""
     endings = list(dict.fromkeys(formats))
     for ending in endings:
         if ending not in FORMATS:

@@ -15,8 +15,9 @@ import polars
 
 from falconcal.errors import UsageError, UserError
 from falconcal.evaluation import CLEAN
+from falconcal.files import obstacle
 from falconcal.layout import PLAIN, RunKey
-from falconcal.report.results import Results, Run, load_results, open_scores, reading
+from falconcal.report.results import Results, Run, load_results, open_scores, reading, study_notes
 from falconcal.shifts import affine_shifts
 
 NAME = "comparison"
@@ -38,7 +39,7 @@ def load_comparison(directories: Sequence[Path]) -> Results:
         {**_study(found, labels), **shifts},
         rows.filter(polars.col("shift").is_in(kept)),
         tuple(run for one in renamed for run in one.runs),
-        (*_dataset_notes(found, labels), *notes),
+        (*study_notes(one.study for one in found), *_dataset_notes(found, labels), *notes),
     )
 
 
@@ -65,8 +66,8 @@ def check_target(target: Path, directories: Iterable[Path]) -> None:
     compared = any(target.resolve() == directory.resolve() for directory in directories)
     if compared or (target / "study.json").exists():
         raise UsageError(f"{target} holds the runs of a study: choose another folder with --out.")
-    if target.exists() and not target.is_dir():
-        raise UsageError(f"expected a folder with --out, got the file {target}.")
+    if (reason := obstacle(target)) is not None:
+        raise UsageError(f"cannot write to {target}: {reason}. Choose another folder with --out.")
 
 
 def _check_examples(found: list[Results]) -> None:

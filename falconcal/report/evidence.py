@@ -157,6 +157,11 @@ def resamples_for(methods: int) -> int:
     return max(LEAST_RESAMPLES, RESAMPLES_A_PAIR * methods * (methods - 1) // 2)
 
 
+def least_chance(resamples: int) -> float:
+    """Return the smallest p-value that so many resamples can tell."""
+    return 2 / (resamples + 1)
+
+
 def reference_of(results: Results) -> str:
     """Return the series that the paper's tests compare with the others: FALCON, or the first."""
     falcons = [run.series for run in results.runs if run.key.method == REFERENCE]

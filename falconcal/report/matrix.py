@@ -7,7 +7,13 @@ from falconcal.report.evidence import BEYOND_CHANCE, Evidence, Row
 from falconcal.report.panels import WIDTH, Figure, grid, layered
 from falconcal.report.results import Results
 from falconcal.report.theme import COLOURS
-from falconcal.report.verdicts import HEADINGS, WITHIN_CHANCE, first_is_better, verdict
+from falconcal.report.verdicts import (
+    HEADINGS,
+    WITHIN_CHANCE,
+    corrected_chance,
+    first_is_better,
+    verdict,
+)
 
 VERDICTS = {"row better": COLOURS[0], "row worse": COLOURS[1], WITHIN_CHANCE: "transparent"}
 CELL_WIDTH, CELL_HEIGHT = 46, 26
@@ -29,7 +35,8 @@ def matrix_figures(results: Results, evidence: Evidence) -> list[Figure]:
 def matrix_cells(evidence: Evidence) -> polars.DataFrame:
     """Return a cell for each figure and each two methods, both ways round."""
     rows = evidence.table.filter(kind="difference").to_dicts()
-    cells = polars.DataFrame([_cell(side) for row in rows for side in (row, _turned(row))])
+    sides = [side for row in rows for side in (row, _turned(row))]
+    cells = polars.DataFrame([_cell(side, evidence.resamples) for side in sides])
     if cells.is_empty():
         return cells
     strength = polars.col("difference").abs() / polars.col("difference").abs().max().over("figure")
@@ -46,7 +53,7 @@ def _turned(row: Row) -> Row:
     return {**row, **changed, **bounds, "first": row["second"], "second": row["first"]}
 
 
-def _cell(row: Row) -> Row:
+def _cell(row: Row, resamples: int) -> Row:
     better = "row better" if first_is_better(row) else "row worse"
     difference = float(row["value"] or 0)
     return {
@@ -57,6 +64,7 @@ def _cell(row: Row) -> Row:
         "low": row["low"],
         "high": row["high"],
         "p": row["p_holm"],
+        "chance": corrected_chance(row, resamples),
         "verdict": WITHIN_CHANCE if verdict(row) == WITHIN_CHANCE else better,
         "label": f"{difference:+.3f}".replace("0.", ".", 1),
     }
@@ -102,6 +110,6 @@ def _told() -> list[altair.Tooltip]:
         altair.Tooltip("difference:Q", title="row less column", format="+.4f"),
         altair.Tooltip("low:Q", title="95 % from", format="+.4f"),
         altair.Tooltip("high:Q", title="to", format="+.4f"),
-        altair.Tooltip("p:Q", title="p (Holm)", format=".3f"),
+        altair.Tooltip("chance:N", title="p (Holm)"),
         altair.Tooltip("verdict:N"),
     ]

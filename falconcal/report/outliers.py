@@ -4,6 +4,7 @@ import altair
 import polars
 
 from falconcal.evaluation import CLEAN, OUTSIDE
+from falconcal.report.cells import bin_of
 from falconcal.report.columns import NOTHING, Column
 from falconcal.report.evidence import Evidence
 from falconcal.report.panels import Figure, colour, grid, layered, legend_width, whole_numbers
@@ -119,9 +120,8 @@ def class_figure(results: Results) -> Figure:
 
 def confidence_shares(results: Results) -> polars.DataFrame:
     """Return series, set, where a cell of confidence begins, and the share of examples in it."""
-    # the last cell holds a confidence of 1, as falconcal.metrics.confidence_histogram has it
-    cell = (polars.col("confidence") * CELLS).floor().cast(polars.Int64).clip(0, CELLS - 1)
-    counts = _counted(results, [CLEAN, *results.outliers], cell.alias("cell"))
+    cell = bin_of(polars.col("confidence"), CELLS).alias("cell")
+    counts = _counted(results, [CLEAN, *results.outliers], cell)
     cells = polars.DataFrame({"cell": range(CELLS + 1)})  # a step ends where the next begins
     keys = counts.select("series", "set").unique(maintain_order=True)
     whole = keys.join(cells, how="cross").join(counts, on=["series", "set", "cell"], how="left")
@@ -171,7 +171,7 @@ def _told_of_cell() -> list[altair.Tooltip]:
     return [
         altair.Tooltip("series:N", title="method"),
         altair.Tooltip("set:N"),
-        altair.Tooltip("from:Q", title="confidence from", format=".2f"),
+        altair.Tooltip("from:Q", title="confidence above", format=".2f"),
         altair.Tooltip("share:Q", title="share of examples", format=".1%"),
     ]
 

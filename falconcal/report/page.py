@@ -9,7 +9,6 @@ from typing import Any
 
 import jinja2
 import polars
-import vl_convert
 from markupsafe import Markup
 
 from falconcal.report.charts import (
@@ -33,12 +32,13 @@ from falconcal.report.distributions import (
     distribution_tables,
     distributions,
 )
+from falconcal.report.engine import scripts
 from falconcal.report.evidence import Evidence
 from falconcal.report.explorer import explorer_data
 from falconcal.report.matrix import matrix_figures
 from falconcal.report.outliers import FIGURES as OUTLIER_FIGURES
 from falconcal.report.outliers import OUTLIERS_NOTE, outlier_figures, outlier_tables
-from falconcal.report.panels import CHOSEN_ON, VEGA_LITE, Figure
+from falconcal.report.panels import CHOSEN_ON, Figure
 from falconcal.report.published import NOTE as PUBLISHED_NOTE
 from falconcal.report.published import paper_cells
 from falconcal.report.recalibration import recalibration_figures
@@ -180,8 +180,7 @@ def shown(value: Any) -> str:
 
 def _bundle() -> Markup:
     """Return the scripts that draw the figures; they are the only text not escaped."""
-    # its stub asks for a snippet that its code does not
-    script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+    script = scripts()
     # inside a script element these two would end it, or keep it from ending
     return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 

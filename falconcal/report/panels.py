@@ -1,20 +1,18 @@
 """What the figures are made of: panels in a grid, lines with bands, marks on chosen shifts."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import altair
 import polars
-import vl_convert
 
+from falconcal.report.engine import draw
 from falconcal.report.results import Results
 from falconcal.report.theme import COLOURS, CONFIG, DASHES, INK, cycled
 
-# the specification, the page's bundle and the files speak the same version of Vega-Lite
-VEGA_LITE = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 CHOSEN_ON = "used to choose settings"
 WIDTH, HEIGHT, COLUMNS = 170, 120, 4
 FILE_WIDTH = COLUMNS * (WIDTH + 30)  # about, with the room that axes take
@@ -50,25 +48,23 @@ class Figure:
         }
         return specification
 
-    def svg(self) -> str:
-        """Return the chart as it stands in a file of its own, on white."""
+    def on_white(self) -> dict[str, Any]:
+        """Return the specification of the chart as it stands in a file of its own."""
         # a page knows its width, a file has that of its panels
         columns = max(1, FILE_WIDTH // self.legend_width)
         config = {**CONFIG, "legend": {**CONFIG["legend"], "columns": columns}}
-        drawn = {**self._specification, "background": "white", "config": config}
-        return vl_convert.vegalite_to_svg(drawn, vl_version=VEGA_LITE)
-
-    def files(self, formats: Iterable[str]) -> dict[str, bytes]:
-        """Return the chart in each of the formats, by file name, all from one drawing."""
-        drawing = self.svg()
-        return {f"{self.name}.{ending}": FORMATS[ending](drawing) for ending in formats}
+        return {**self._specification, "background": "white", "config": config}
 
 
-FORMATS: dict[str, Callable[[str], bytes]] = {
-    "svg": lambda drawing: drawing.encode(),
-    "png": lambda drawing: vl_convert.svg_to_png(drawing, scale=2),
-    "pdf": vl_convert.svg_to_pdf,
-}
+def drawn(figures: Iterable[Figure], formats: Sequence[str] = ("svg",)) -> dict[str, bytes]:
+    """Return the figures in each of the formats, by file name, all drawn at once."""
+    figures = list(figures)
+    files = draw([figure.on_white() for figure in figures], formats)
+    return {
+        f"{figure.name}.{ending}": content
+        for figure, one in zip(figures, files, strict=True)
+        for ending, content in one.items()
+    }
 
 
 def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.LayerChart:

@@ -11,7 +11,7 @@ import polars
 
 from falconcal.errors import UserError
 from falconcal.evaluation import CLEAN
-from falconcal.layout import PLAIN, RunKey, example_file
+from falconcal.layout import PLAIN, RunKey, advice, example_file
 from falconcal.parsing import parse_json
 
 ROW_COLUMNS = {
@@ -126,9 +126,15 @@ def load_results(directory: Path) -> Results:
     last = len(methods), len(variants)
     keys.sort(key=lambda key: (methods.get(key[1], last[0]), variants.get(key[0], last[1])))
     runs = tuple(_read_run(directory, RunKey(*key)) for key in keys)
-    results = Results(directory, study, rows, runs)
+    results = Results(directory, study, rows, runs, study_notes([study]))
     _check_shifts(results)
     return results
+
+
+def study_notes(studies: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what studies say that a reader must know, each note once."""
+    notes = (" ".join(str(study.get("note") or "").split()) for study in studies)
+    return tuple(dict.fromkeys(note for note in notes if note))
 
 
 def _order(names: Iterable[str]) -> dict[str, int]:
@@ -155,14 +161,15 @@ def class_count(results: Results) -> int:
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
     """Turn any failure to read a file into an error that names it and says what to do."""
-    again = "run the study again, or restore the file"
     try:
         yield
     except FileNotFoundError:
-        raise UserError(f"expected the file {file}, found none: {again}.") from None
-    except (OSError, ValueError, polars.exceptions.PolarsError) as error:
+        raise UserError(f"expected the file {file}, found none: {advice(file)}.") from None
+    except (OSError, ValueError, RecursionError, polars.exceptions.PolarsError) as error:
         reason = str(error).split("\n")[0]
-        raise UserError(f"cannot read {file}, it looks damaged ({reason}): {again}.") from error
+        raise UserError(
+            f"cannot read {file}, it looks damaged ({reason}): {advice(file)}."
+        ) from error
 
 
 def check_columns(
@@ -172,13 +179,12 @@ def check_columns(
     for name, kind in expected.items():
         if name not in found:
             raise UserError(
-                f"expected a column {name!r} in {file}, got {', '.join(found)}: "
-                "run the study again."
+                f"expected a column {name!r} in {file}, got {', '.join(found)}: {advice(file)}."
             )
         if found[name].is_numeric() != kind().is_numeric():
             raise UserError(
                 f"expected column {name!r} of {file} to be {kind.__name__}, got {found[name]}: "
-                "run the study again."
+                f"{advice(file)}."
             )
 
 
@@ -188,7 +194,7 @@ def _read_study(file: Path) -> dict[str, Any]:
         if not isinstance(study.get(name), kind) or not study[name]:
             raise UserError(
                 f"expected {name!r} in {file} to be a {kind.__name__} that is not empty, got "
-                f"{study.get(name)!r}: run the study again."
+                f"{study.get(name)!r}: {advice(file)}."
             )
     return study
 
@@ -197,7 +203,9 @@ def _read_mapping(file: Path) -> dict[str, Any]:
     with reading(file):
         content = parse_json(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise UserError(f"expected a JSON object in {file}, got {type(content).__name__}.")
+        raise UserError(
+            f"expected a JSON object in {file}, got {type(content).__name__}: {advice(file)}."
+        )
     return content
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import falconcal
 from falconcal.assessment import MOST_CLASSWISE, Assessment, Measured
-from falconcal.errors import UserError
-from falconcal.files import write_text
+from falconcal.errors import UserError, described, readable
+from falconcal.files import as_path, obstacle, write_bytes
 from falconcal.metrics import BINS, CLASS_METRICS, METRICS
+from falconcal.report.engine import DrawingError, not_drawn
 from falconcal.report.page import Table, fill
+from falconcal.report.panels import Figure, drawn
 from falconcal.report.score_charts import bins_words, reliability_table, score_figures
 
 NOTHING = "-"
@@ -20,15 +22,27 @@ MOST_ROWS = 50  # of groups on the page; metrics.json has all
 def write_score_page(
     found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
 ) -> Path:
-    """Write score.html, metrics.json and figures/*.svg into a folder; return the page.
+    """Write metrics.json, figures/*.svg and score.html into a folder; return the page.
 
-    All is made before anything is written, so a failure leaves what was there as it was.
+    The numbers are written before anything is drawn; a drawing that fails leaves an older page and
+    its figures as they were.
     """
-    directory = Path(directory)
+    if not isinstance(found, Assessment):
+        raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
+    directory = as_path(directory)
+    _write({"metrics.json": found.to_json().encode()}, directory)
     figures = score_figures(found)
-    files = {f"figures/{figure.name}.svg": figure.svg() for figure in figures}
-    files["metrics.json"] = found.to_json()
-    files["score.html"] = fill(
+    try:
+        files = {f"figures/{name}": content for name, content in drawn(figures).items()}
+        page = _page(found, figures, title, classes)
+    except DrawingError as error:
+        raise not_drawn(error, directory, "score.html", "metrics.json") from None
+    _write({**files, "score.html": page.encode()}, directory)
+    return directory / "score.html"
+
+
+def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequence[str]) -> str:
+    return fill(
         "score.html.jinja",
         found=found,
         title=readable(title),
@@ -44,18 +58,20 @@ def write_score_page(
         ),
         version=falconcal.__version__,
     )
+
+
+def _write(files: dict[str, bytes], directory: Path) -> None:
     try:
-        for name, text in files.items():
-            write_text(directory / name, text)
+        for name, content in files.items():
+            write_bytes(directory / name, content)
     except OSError as error:
         raise _unwritable(directory, error.strerror or str(error)) from None
-    return directory / "score.html"
 
 
 def check_folder(directory: Path) -> None:
-    """Refuse an output folder that is a file, before anything is measured."""
-    if directory.exists() and not directory.is_dir():
-        raise _unwritable(directory, "it is a file")
+    """Refuse an output folder that cannot be written to, before anything is measured."""
+    if (reason := obstacle(directory)) is not None:
+        raise _unwritable(directory, reason)
 
 
 def metric_rows(found: Assessment) -> list[list[str]]:
@@ -94,11 +110,6 @@ def interval_notes(found: Assessment) -> list[str]:
             "resamples would take minutes."
         )
     return notes
-
-
-def readable(text: str) -> str:
-    """Return text that any terminal and any file can hold: what cannot be printed as its code."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _unwritable(directory: Path, reason: str) -> UserError:

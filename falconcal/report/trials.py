@@ -12,7 +12,7 @@ import scipy.stats
 from falconcal.errors import UserError
 from falconcal.files import write_bytes
 from falconcal.parsing import parse_json
-from falconcal.report.panels import Figure, grid, layered, whole_numbers
+from falconcal.report.panels import Figure, drawn, grid, layered, whole_numbers
 from falconcal.report.theme import COLOURS
 from falconcal.tuning.choice import best_of, enough
 
@@ -34,7 +34,7 @@ def read_trials(directory: Path) -> list[Row]:
 def write_history(directory: Path) -> Path:
     """Draw the criterion of every trial, as SVG and PNG; return the SVG."""
     figure = history_figure(read_trials(directory))
-    for name, content in figure.files(("svg", "png")).items():
+    for name, content in drawn([figure], ("svg", "png")).items():
         write_bytes(directory / name, content)
     return directory / "history.svg"
 

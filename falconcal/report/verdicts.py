@@ -7,7 +7,7 @@ import polars
 
 from falconcal.evidence.groups import HIGHER_IS_BETTER
 from falconcal.report.columns import HEADLINE, NOTHING, Column
-from falconcal.report.evidence import BEYOND_CHANCE, COMPARED, Evidence, Row
+from falconcal.report.evidence import BEYOND_CHANCE, COMPARED, Evidence, Row, least_chance
 
 HEADINGS = {column.name: column.heading for column in HEADLINE}
 WITHIN_CHANCE = "within chance"
@@ -16,8 +16,11 @@ DIFFERENCES_NOTE = (
     "the difference over the second's figure. An ECE is biased upwards: the interval says where "
     "the difference of the true ones lies, and the difference seen may lie outside. p is the "
     "two-sided p-value of the paired bootstrap, p (Holm) the same corrected for the number of "
-    f"pairs; the verdict rests on p (Holm) below {BEYOND_CHANCE} and on the side of the interval."
+    f"pairs; the verdict rests on p (Holm) below {BEYOND_CHANCE} and on the side of the interval. "
+    'A p-value with "at most" is the floor of the resampling: the true one may be far smaller, and '
+    "how strong the evidence is the interval says."
 )
+AT_MOST = "at most "  # of a p-value that the resamples cannot tell from a smaller one
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def difference_tables(evidence: Evidence) -> list[Verdicts]:
             HEADINGS[figure],
             "",
             heading,
-            [_difference_row(row) for row in rows if row["figure"] == figure],
+            [_difference_row(row, evidence.resamples) for row in rows if row["figure"] == figure],
         )
         for figure in COMPARED
         if rows
@@ -119,6 +122,12 @@ def chance(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
+def corrected_chance(row: Row, resamples: int) -> str:
+    """Return the p-value of a difference after Holm, and say where it is the resampling's floor."""
+    floor = least_chance(resamples) * (1 + 1e-9)
+    return (AT_MOST if float(row["p"] or 0) <= floor else "") + chance(float(row["p_holm"] or 0))
+
+
 def _has(column: Column) -> bool:
     return column.name != "training_seconds"  # a time is measured, not estimated from examples
 
@@ -127,14 +136,15 @@ def _bounds(row: Row, style: str = ".3f") -> str:
     return f"{row['low']:{style}} to {row['high']:{style}}"
 
 
-def _difference_row(row: Row) -> list[str]:
+def _difference_row(row: Row, resamples: int) -> list[str]:
     share = NOTHING if row["effect"] is None else f"{row['effect']:+.0%}"
     return [
         f"{row['first']} less {row['second']}",
         f"{row['value']:+.3f}",
         _bounds(row, "+.3f"),
         share,
-        *_chances(row),
+        chance(float(row["p"] or 0)),
+        corrected_chance(row, resamples),
         verdict(row),
     ]
 
@@ -145,10 +155,6 @@ def _test_row(row: Row) -> list[str]:
         f"{row['first_value']:.3f}",
         f"{row['second_value']:.3f}",
         f"{row['effect']:+.2f}",
-        *_chances(row),
+        *(chance(float(row[name] or 0)) for name in ("p", "p_holm")),
         f"{row['examples']:,}",
     ]
-
-
-def _chances(row: Row) -> list[str]:
-    return [chance(float(row[name] or 0)) for name in ("p", "p_holm")]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from falconcal.registry import look_up
+from falconcal.registry import check_name, look_up
 from falconcal.shifts.adversarial import adversarial_shifts
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
@@ -77,4 +77,5 @@ def find_ladder(
 
     ``stored`` is the folder of the stored data, else it is looked for where data is kept.
     """
+    check_name("shift", name)
     return find_stored(name, stored) if is_stored(name) else find_shift(name, centre, trust)

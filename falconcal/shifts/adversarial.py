@@ -1,10 +1,15 @@
 """The fast gradient sign method (Goodfellow, Shlens & Szegedy, ICLR 2015)."""
 
+from numbers import Real
+
 from torch import Tensor, nn
 
 from falconcal.data import Bounds
+from falconcal.data.conversion import ArrayLike, as_tensor
+from falconcal.data.examples import check_labels
 from falconcal.entrance import input_gradient
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
+from falconcal.modes import check_module, explained
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.shift import Shift
 
@@ -29,16 +34,26 @@ def attacked(
     bounds: Bounds | None,
 ) -> Tensor:
     """Return the batch under FGSM; the model is left as it was."""
-    if len(labels) and labels.min() < 0:
-        raise UserError("fgsm needs a true class for every example, got labels of -1.")
     return fgsm(model, inputs, labels, epsilon, bounds).to(inputs)
 
 
 def fgsm(
-    model: nn.Module, inputs: Tensor, labels: Tensor, epsilon: float, bounds: Bounds | None
+    model: nn.Module, inputs: ArrayLike, labels: ArrayLike, epsilon: float, bounds: Bounds | None
 ) -> Tensor:
     """Return the batch moved by ``epsilon`` of the range up the loss, model in inference mode."""
-    return move(inputs, input_gradient(model, inputs, labels).sign(), epsilon, bounds)
+    check_module(model)
+    inputs, labels = as_tensor(inputs, "inputs"), as_tensor(labels, "labels")
+    check_labels(labels, len(inputs), None)
+    if not isinstance(epsilon, Real) or not isinstance(bounds, Bounds | None):
+        raise UserError(
+            "expected epsilon to be a number and bounds falconcal.Bounds or None, got "
+            f"{described(epsilon)} and {described(bounds)}."
+        )
+    if len(labels) and labels.min() < 0:
+        raise UserError("fgsm needs a true class for every example, got labels of -1.")
+    with explained(inputs):
+        gradient = input_gradient(model, inputs, labels)
+    return move(inputs, gradient.sign(), epsilon, bounds)
 
 
 def move(inputs: Tensor, direction: Tensor, epsilon: float, bounds: Bounds | None) -> Tensor:

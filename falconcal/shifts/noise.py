@@ -1,15 +1,15 @@
 """Random numbers that belong to an example: keyed by (shift, seed, level, example, position).
 
-A counter-based generator: SplitMix64 (Steele, Lea & Flood, "Fast splittable pseudorandom number
-generators", OOPSLA 2014) hashes the key, so any batch on any device draws the same bits.
+The key is hashed (``falconcal.hashing``), so any batch on any device draws the same bits.
 """
 
 import math
-import zlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from falconcal.hashing import keyed_bits, text_key
 
 BELOW_ONE = 1 - 2.0**-24  # the highest of 24 bits and a half is none of float32, and rounds to 1
 
@@ -61,26 +61,5 @@ class Noise:
         return (centred / 2**24).clamp_(max=BELOW_ONE).reshape(-1, *shape)
 
     def _bits(self, positions: int, stream: str) -> Tensor:
-        key = zlib.crc32(f"{self.name}/{self.seed}/{self.level}/{stream}".encode())
-        rows = _mix(self.examples.long() + _signed(key * 0x1_0000_0001))[:, None]  # (N, 1)
-        columns = torch.arange(positions, device=self.examples.device)[None]  # (1, P)
-        return _mix(rows + (columns + 1) * _signed(0x9E3779B97F4A7C15))
-
-
-def _mix(state: Tensor) -> Tensor:
-    """SplitMix64's finaliser, in place; multiplication of int64 wraps, which is what it wants."""
-    spare = torch.empty_like(state)
-    state.bitwise_xor_(_shift_right(state, 30, spare)).mul_(_signed(0xBF58476D1CE4E5B9))
-    state.bitwise_xor_(_shift_right(state, 27, spare)).mul_(_signed(0x94D049BB133111EB))
-    return state.bitwise_xor_(_shift_right(state, 31, spare))
-
-
-def _shift_right(state: Tensor, places: int, spare: Tensor) -> Tensor:
-    # >> on int64 copies the sign bit; the mask makes it a logical shift
-    torch.bitwise_right_shift(state, places, out=spare)
-    return spare.bitwise_and_((1 << (64 - places)) - 1)
-
-
-def _signed(number: int) -> int:
-    number &= (1 << 64) - 1
-    return number - (1 << 64) if number >= 1 << 63 else number
+        key = text_key(f"{self.name}/{self.seed}/{self.level}/{stream}")
+        return keyed_bits(self.examples.long() + key, positions)

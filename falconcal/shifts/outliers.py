@@ -1,7 +1,8 @@
 """Outliers: examples of no class that the model knows, labels -1.
 
 Any dataset's test part will do, as Fashion-MNIST for MNIST; beside it four kinds that are made of
-the data's shape and range. Nothing is resized: a set of another shape is refused.
+the data's shape and range. Picture files that are read as they are needed are framed as the data's
+own are; nothing else is resized: a set of another shape is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor
 
 from falconcal.data import AT_ONCE, DATASETS, Bounds, Part, is_loader, load_named_test
-from falconcal.errors import UserError, unknown
-from falconcal.registry import look_up
+from falconcal.data.images import framing_of
+from falconcal.data.streamed import StreamedImages
+from falconcal.errors import UsageError, UserError, described, unknown
+from falconcal.registry import check_name, look_up
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.stored import objectnet
 from falconcal.trust import PERSON, CodeKind, Trust
@@ -42,6 +45,10 @@ class Outliers:
 
 def outliers_of(name: str, part: Part) -> Outliers:
     """Return a part of any dataset as outliers; its own labels are forgotten."""
+    if not isinstance(part, Part):
+        raise UserError(
+            f"expected a part of a dataset, or falconcal.Examples, got {described(part)}."
+        )
     return Outliers(name, partial(_inputs_of, name, lambda: part))
 
 
@@ -57,11 +64,17 @@ def find_outliers(name: str, trust: Trust = PERSON) -> Outliers:
 
     ``trust`` is whose code may be named, where a file names it.
     """
+    check_name("set of outliers", name)
     if name in OUTLIERS:
         return OUTLIERS[name]
     if name not in DATASETS and ":" not in name:
         raise unknown("outliers", name, [*OUTLIERS, *DATASETS])
     found = look_up(KIND, name, DATASETS, trust)
+    if found is DATASETS["objectnet"]:
+        raise UsageError(
+            f"the test images of {name} are of classes that ImageNet has, so a model of ImageNet "
+            "knows them: write objectnet_outliers for those of its other classes."
+        )
     if isinstance(found, Outliers):
         return replace(found, name=name)
     load = partial(load_named_test, name, {}, trust)
@@ -145,7 +158,7 @@ def _inputs_of(
     size: int,
     seed: int,  # noqa: ARG001 - they are what they are
 ) -> Iterator[Tensor]:
-    part = load()
+    part = _framed_alike(name, load(), data)
     if part.bounds != data.bounds:
         raise UserError(
             f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
@@ -153,6 +166,19 @@ def _inputs_of(
         )
     for inputs, _ in part.batches(size):
         yield inputs
+
+
+def _framed_alike(name: str, part: Part, data: Part) -> Part:
+    """Return outliers framed as the data is, so that no other zoom tells them apart."""
+    if isinstance(part, StreamedImages):
+        return replace(part, framing=framing_of(data))
+    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
+    if own is not None and wanted is not None and own != wanted:
+        raise UserError(
+            f"expected outliers {name} framed as the data is, {wanted}, got {own}: give both the "
+            "same settings, or load the outliers with stream=True."
+        )
+    return part
 
 
 def _check(name: str, inputs: Tensor, data: Part) -> None:

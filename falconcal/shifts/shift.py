@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.data import Bounds, Part, Texts
-from falconcal.errors import UserError
+from falconcal.data.conversion import ArrayLike, as_tensor
+from falconcal.errors import UserError, described
 from falconcal.shifts.noise import Noise
 
 Kind = Literal["numbers", "tokens"]
@@ -54,11 +55,11 @@ class Shift:
 
     def at(
         self,
-        inputs: Tensor,
+        inputs: ArrayLike,
         level: int,
         *,
         seed: int = 0,
-        examples: Tensor | None = None,
+        examples: ArrayLike | None = None,
         **facts: Unpack[Facts],
     ) -> Tensor:
         """Return the batch at a level: (N, ...) -> (N, ...).
@@ -70,11 +71,13 @@ class Shift:
         """
         if level not in self.levels:
             raise UserError(f"{self.name} has levels 0 to {len(self.strengths) - 1}, got {level}.")
+        inputs = as_tensor(inputs, "inputs")
         self._check(inputs)
         if level == 0:
             return inputs
         if examples is None:
             examples = torch.arange(len(inputs))
+        examples = as_tensor(examples, "numbers of examples")
         noise = Noise(self.name, seed, level, examples.to(inputs.device))
         return self.apply(
             inputs.detach(), self.strengths[level], noise, **self._needed(dict(facts))
@@ -85,6 +88,8 @@ class Shift:
 
         The noise of each is what it is alone: ``(a | b).at(x, 3)`` is ``b.at(a.at(x, 3), 3)``.
         """
+        if not isinstance(other, Shift):
+            raise UserError(f"expected two shifts in a row, got {described(other)} for one.")
         if self.takes != other.takes:
             raise UserError(
                 f"expected shifts of one kind of inputs in a row, got {self.name} for {self.takes} "

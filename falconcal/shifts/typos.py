@@ -1,14 +1,15 @@
 """Character typos on raw text: letters swapped with the next, left out, doubled or mistyped."""
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Real
 
 import numpy
 import torch
 from torch import Tensor
 
 from falconcal.data import Texts
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.shifts.noise import Noise
 from falconcal.shifts.shift import Shift
 
@@ -34,10 +35,16 @@ def typos(
 
     ``examples`` (N,) numbers the texts, from 0 by default.
     """
-    if not 0 <= share <= 1:
-        raise UserError(f"expected a share from 0 to 1, got {share}.")
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in _listed(texts)):
+        raise UserError(f"expected a list of texts, got {described(texts)}.")
+    if not isinstance(share, Real) or not 0 <= share <= 1:
+        raise UserError(f"expected a share from 0 to 1, got {share!r}.")
     numbers = torch.arange(len(texts)) if examples is None else examples
     return _mistyped(texts, share, Noise(NAME, seed, level, numbers))
+
+
+def _listed(texts: object) -> list[object]:
+    return list(texts) if isinstance(texts, Iterable) else [texts]
 
 
 def retyped(tokens: Tensor, share: float, noise: Noise, *, texts: Texts) -> Tensor:

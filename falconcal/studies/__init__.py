@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from falconcal.errors import unknown
+from falconcal.registry import check_name
 from falconcal.studies.study import Study, read_study, read_study_file
 
 STUDIES: dict[str, str] = {
@@ -32,6 +33,7 @@ def find_study(
     ``smoke`` makes it so small that it runs in seconds. ``trust_code`` are packages whose code the
     files may name as ``package.module:Name``; without it they name what falconcal has.
     """
+    check_name("study", name)
     if name in STUDIES:
         return read_study(STUDIES[name], f"study {name}", changes, settings, smoke, trust_code)
     if name.endswith(".toml") or "/" in name:

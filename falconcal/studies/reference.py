@@ -14,7 +14,7 @@ from falconcal.data import AT_ONCE, Dataset
 from falconcal.layout import PLAIN, REFERENCE_VARIANT, WEIGHTS, RunKey
 from falconcal.method import Method, chooses_epoch
 from falconcal.studies.making import model_of, train
-from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.store import Store, load_weights, save_weights, whole
 from falconcal.studies.study import REFERENCE, Study
 from falconcal.training.preparing import lay_out_weights
 
@@ -40,24 +40,28 @@ def find_reference(study: Study, store: Store) -> Path | None:
     own = store.directory / "reference" / WEIGHTS
     plain = PLAIN_RUN.folder(store.directory) / WEIGHTS
     files = [own] if reference_run(study) == OWN_RUN else [plain, own]
-    return next((file for file in files if file.exists()), None)
+    return next((file for file in files if whole(file)), None)
 
 
-def make_reference(study: Study, store: Store, dataset: Dataset) -> None:
-    """Train the reference and keep it in the folder."""
+def make_reference(
+    study: Study, store: Store, dataset: Dataset, method: Method | None = None
+) -> None:
+    """Train the reference, by the study's method if none is given, and keep it in the folder."""
     plain = dataset.validation.batches(AT_ONCE)
     with store.checkpointing(OWN_RUN):
-        model = train(study, dataset, 0, reference_method(study), plain)
+        model = train(study, dataset, 0, method or reference_method(study), plain)
     if processes.first():
         save_weights(store.directory / "reference" / WEIGHTS, model)
     processes.wait()
     store.drop_checkpoint(OWN_RUN)
 
 
-def load_reference(study: Study, store: Store, dataset: Dataset) -> nn.Module:
-    """Return the reference, trained if it is not there."""
+def load_reference(
+    study: Study, store: Store, dataset: Dataset, method: Method | None = None
+) -> nn.Module:
+    """Return the reference from its file, trained if it is not there: it is the same either way."""
     if find_reference(study, store) is None:
-        make_reference(study, store, dataset)
+        make_reference(study, store, dataset, method)
     file = find_reference(study, store)
     assert file is not None
     model = load_weights(file, model_of(study, dataset))

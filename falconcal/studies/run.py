@@ -120,7 +120,7 @@ def _run(place: Workplace, run: RunKey, method: Method, voice: Voice) -> None:
         _save(folder / WEIGHTS, trained.model, own, place.dataset, method, voice)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
-        _write_json(folder / "settings.json", _run_settings(own, run))
+        _write_json(folder / "settings.json", run_settings(place.study, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
 
@@ -218,6 +218,7 @@ def _save(
             bounds=dataset.bounds,
             preparation=dataset.preparation,
             tokens=count_tokens(dataset.train),
+            framing=getattr(dataset.train, "framing", None),
             method=method,
             validation=predict(model, dataset.validation),
         )
@@ -226,8 +227,9 @@ def _save(
         save_weights(file, model)
 
 
-def _run_settings(study: Study, run: RunKey) -> dict[str, Any]:
-    resolved = study.resolved()
+def run_settings(study: Study, run: RunKey) -> dict[str, Any]:
+    """Return what a run of a study stores as its settings."""
+    resolved = study.variant(run.variant).resolved()
     shared = {name: value for name, value in resolved.items() if name not in ("methods", "seeds")}
     return {**dataclasses.asdict(run), "settings": resolved["methods"][run.method], "study": shared}
 

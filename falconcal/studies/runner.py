@@ -3,21 +3,24 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars
 
 from falconcal import processes
 from falconcal.data import Dataset
+from falconcal.errors import UserError
 from falconcal.evaluation import rows_of
-from falconcal.layout import RunKey
+from falconcal.layout import PLAIN, RUN_FILES, RunKey, advice
 from falconcal.studies.crew import MakeCrew, in_this_process
 from falconcal.studies.events import Event, Hear
 from falconcal.studies.making import model_of, try_shifts
 from falconcal.studies.pictures import write_pictures
-from falconcal.studies.run import Workplace
+from falconcal.studies.run import Workplace, run_settings
 from falconcal.studies.schedule import ATTEMPTS, Schedule, needs_of, runs_of
-from falconcal.studies.store import Store, read_table, write_table
+from falconcal.studies.store import Store, read_table, whole, write_table
 from falconcal.studies.study import Study
 
 
@@ -31,16 +34,34 @@ def run_study(
 ) -> dict[RunKey, str]:
     """Run what is not complete yet, write the rows of all that is, and return why runs failed."""
     runs = runs_of(study, methods, variants)
-    store = Store(directory)
-    with store.opened(study.resolved()):
-        place = Workplace(study, store)
-        check(place, {run.variant for run in runs})
+    place = Workplace(study, Store(directory))
+    store, settings_of = place.store, partial(_settings_of, study)
+    store.check(study.resolved(), settings_of)  # before anything is written, and again when held
+    _check_others(store, runs)
+    check(place, {run.variant for run in runs})
+    with store.opened(study.resolved(), settings_of):
         failed = _do(place, runs, hear, make_crew or in_this_process())
         if processes.first():
             store.tidy()
             gather(study, store)
             _write_pictures(study, directory, place.dataset)
     return failed
+
+
+def _settings_of(study: Study, run: RunKey) -> dict[str, Any] | None:
+    """Return the settings that a run would have in the study, None if it has no such run."""
+    there = run.method in study.methods and run.variant in (PLAIN, *study.variants)
+    return run_settings(study, run) if there else None
+
+
+def _check_others(store: Store, runs: list[RunKey]) -> None:
+    """Refuse a folder with a damaged run that is not among those to be done: it would be lost."""
+    own = {run.folder(store.directory) for run in runs}
+    for folder in sorted((store.directory / "runs").glob("*/*/seed-*")):
+        files = [folder / name for name in RUN_FILES]
+        for file in files if folder not in own else ():
+            if file.is_file() and not whole(file):
+                raise UserError(f"cannot read {file}, it looks damaged: {advice(file)}.")
 
 
 def check(place: Workplace, variants: Iterable[str]) -> None:
@@ -58,6 +79,8 @@ def _do(place: Workplace, runs: list[RunKey], hear: Hear, make_crew: MakeCrew) -
     needs = needs_of(place, left)
     for run in dict.fromkeys([*needs, *runs]):
         hear(Event(run, "planned" if run in needs else "complete"))
+        if run in needs and (file := place.store.damaged(run)) is not None:
+            hear(Event(run, "note", f"{file.name} is damaged, so the run is done again"))
     schedule = Schedule(needs)
     with make_crew(place, Clerk(schedule, place.store, hear)) as crew:
         while schedule.waiting or schedule.busy:

@@ -6,7 +6,7 @@ A run is put together in a hidden folder and renamed when complete, so a run tha
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,17 +20,24 @@ from torch import nn
 
 from falconcal import processes
 from falconcal.errors import UserError
-from falconcal.files import write_bytes, write_text
-from falconcal.layout import FAILURES, RunKey, file_name
+from falconcal.files import obstacle, write_bytes, write_text
+from falconcal.layout import FAILURES, RUN_FILES, RunKey, advice, check_names, file_name
 from falconcal.parsing import parse_json
 from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-FREE = {"seeds", "title", "stored"}  # may differ between runs that share a folder
+FREE = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
 # one more or less does not touch the runs, or the trials, that are there
 GROWING = ("methods", "variants", "search")
 WHERE = {"accelerator", "devices", "num_nodes", "strategy"}  # what is computed is the same
+
+
+SettingsOf = Callable[[RunKey], dict[str, Any] | None]
+
+
+def no_runs(_: RunKey) -> None:
+    """Say of no run what its settings would be: a folder of trials has none."""
 
 
 class Store:
@@ -40,10 +47,13 @@ class Store:
         self.directory = directory
 
     @contextmanager
-    def opened(self, study: dict[str, Any], wait: float = 0) -> Iterator[None]:
+    def opened(
+        self, study: dict[str, Any], settings_of: SettingsOf = no_runs, wait: float = 0
+    ) -> Iterator[None]:
         """Hold the folder, its settings checked against the study's; the first process does.
 
-        ``wait`` is how many seconds another may still be at work in it; -1 waits for ever.
+        ``settings_of`` says what a run of the study would store as its settings. ``wait`` is how
+        many seconds another may still be at work in the folder; -1 waits for ever.
         """
         if not processes.first():
             yield
@@ -58,24 +68,30 @@ class Store:
                 "another folder with --out."
             ) from None
         except OSError as error:
-            raise UserError(
-                f"cannot write to the output folder {self.directory}: {error.strerror or error}. "
-                "Choose another one with --out."
-            ) from None
+            raise self._unwritable(error.strerror or str(error)) from None
         try:
-            self._agree(study)
+            write_text(self._study, to_json(self.check(study, settings_of)))
             yield
         finally:
             lock.release()
 
     def complete(self, run: RunKey) -> bool:
-        return run.complete(self.directory)
+        return run.complete(self.directory) and self.damaged(run) is None
+
+    def damaged(self, run: RunKey) -> Path | None:
+        """Return a file of a run that is there and cannot be read, if there is one."""
+        files = [run.folder(self.directory) / name for name in RUN_FILES]
+        return next((file for file in files if file.is_file() and not whole(file)), None)
 
     def runs(self) -> list[RunKey]:
         """Return the complete runs of the folder."""
         found = (self.directory / "runs").glob("*/*/seed-*/settings.json")
-        keys = [RunKey(*_key(path)) for path in found]
-        return sorted(key for key in keys if self.complete(key))
+        keys = {path.parent: RunKey(*_key(path)) for path in found if whole(path)}
+        return sorted(
+            key
+            for folder, key in keys.items()
+            if key.folder(self.directory) == folder and self.complete(key)
+        )
 
     @contextmanager
     def writing(self, run: RunKey) -> Iterator[Path]:
@@ -136,32 +152,67 @@ class Store:
     def _checkpoints(self) -> Path:
         return self.directory / "checkpoints"
 
-    def _agree(self, study: dict[str, Any]) -> None:
-        """Refuse settings that differ from those of the runs that are already there."""
-        file = self.directory / "study.json"
-        stored = self._stored(file)
-        differences = list(_differences(stored, study)) if stored else []
+    def check(self, study: dict[str, Any], settings_of: SettingsOf = no_runs) -> dict[str, Any]:
+        """Return what study.json is to hold; settings other than those of the runs are refused."""
+        if (reason := obstacle(self.directory)) is not None:
+            raise self._unwritable(reason)
+        stored = self._stored()
+        if stored is None:
+            stored, differences = {}, list(self._differences_of_runs(settings_of))
+        else:
+            differences = list(_differences(stored, study)) if stored else []
         if differences:
             raise UserError(
                 f"{self.directory} was made with other settings:\n  "
-                + "\n  ".join(differences)
+                + "\n  ".join(dict.fromkeys(differences))
                 + "\nNothing was changed. Choose another folder with --out, or the old settings."
             )
         grown = {name: {**stored.get(name, {}), **study.get(name, {})} for name in GROWING}
-        write_text(file, to_json({**study, **{name: all_ for name, all_ in grown.items() if all_}}))
+        check_names("method", grown["methods"])
+        return {**study, **{name: all_ for name, all_ in grown.items() if all_}}
 
-    def _stored(self, file: Path) -> dict[str, Any]:
-        """Return the settings of the runs that are there; without a run nothing binds."""
-        if not self.runs() and not (self.directory / "reference").exists():
+    def _unwritable(self, reason: str) -> UserError:
+        return UserError(
+            f"cannot write to the output folder {self.directory}: {reason}. Choose another one "
+            "with --out."
+        )
+
+    @property
+    def _study(self) -> Path:
+        return self.directory / "study.json"
+
+    def _stored(self) -> dict[str, Any] | None:
+        """Return the settings of the runs that are there, None if only the runs still say them.
+
+        Without a run nothing binds.
+        """
+        runs = self.runs()
+        if not runs and not (self.directory / "reference").exists():
             return {}
-        if not file.exists():
-            raise UserError(f"{file} is missing beside its runs: choose another --out.")
-        stored = read_json(file)
-        if not isinstance(stored, dict) or not isinstance(stored.get("methods"), dict):
-            raise UserError(f"{file} is no study: was it damaged? Choose another --out.")
+        stored = _whole_study(self._study)
+        if stored is None:
+            if runs:
+                return None
+            raise UserError(
+                f"{self._study} is missing or damaged, and without it nobody knows how the "
+                f"reference model beside it was made: restore it, or choose another --out."
+            )
         if "search" in stored:
             return stored  # a folder of trials, which bind all
         return {**stored, "methods": self._bound(stored["methods"])}
+
+    def _differences_of_runs(self, settings_of: SettingsOf) -> Iterator[str]:
+        """Compare each run's own settings with those that it would have now."""
+        for run in self.runs():
+            old, new = read_json(run.folder(self.directory) / "settings.json"), settings_of(run)
+            if new is None:
+                raise UserError(
+                    f"{self._study} is missing or damaged and is made anew by the study that made "
+                    f"the folder, but this one has no {run}: run that study, or choose another "
+                    "--out."
+                )
+            yield from _differences(old["study"], new["study"])
+            yield from _differences(old["settings"], new["settings"], f"methods.{run.method}.")
 
     def _bound(self, methods: dict[str, Any]) -> dict[str, Any]:
         """Return the methods whose settings bind: something was made with them, or is begun."""
@@ -192,7 +243,32 @@ def _key(settings: Path) -> tuple[str, str, int]:
     try:
         return stored["variant"], stored["method"], int(stored["seed"])
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{settings} does not say which run it is: remove its folder.") from None
+        raise UserError(f"{settings} does not say which run it is: {advice(settings)}.") from None
+
+
+def whole(file: Path) -> bool:
+    """Tell whether a file is there and can be read, as far as its beginning and end say."""
+    try:
+        if file.suffix == ".json":
+            return isinstance(json.loads(file.read_text(encoding="utf-8")), dict)
+        if file.suffix == ".parquet":
+            polars.read_parquet_schema(file)
+        else:
+            with safetensors.safe_open(file, "pt") as weights:
+                weights.keys()
+    except (FileNotFoundError, ValueError, RecursionError, polars.exceptions.PolarsError,
+            safetensors.SafetensorError):  # fmt: skip
+        return False
+    return True
+
+
+def _whole_study(file: Path) -> dict[str, Any] | None:
+    """Return the settings that all runs of a folder share, None if they cannot be read."""
+    if not whole(file):
+        return None
+    stored: dict[str, Any] = read_json(file)
+    kinds = {"name": str, "shifts": list, "methods": dict}
+    return stored if all(isinstance(stored.get(name), kinds[name]) for name in kinds) else None
 
 
 def to_json(values: Any) -> str:
@@ -204,7 +280,7 @@ def read_json(path: Path) -> Any:
         return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"cannot read {path}: {error}. Was it damaged? Remove its folder."
+            f"cannot read {path}, it looks damaged ({error}): {advice(path)}."
         ) from None
 
 
@@ -215,7 +291,7 @@ def read_table(path: Path) -> polars.DataFrame:
     except (OSError, polars.exceptions.PolarsError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"cannot read {path}, it looks damaged ({reason}): remove its folder and run again."
+            f"cannot read {path}, it looks damaged ({reason}): {advice(path)}."
         ) from None
 
 
@@ -237,7 +313,7 @@ def load_weights(path: Path, model: nn.Module) -> nn.Module:
     try:
         model.load_state_dict(safetensors.torch.load(path.read_bytes()))
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:
-        raise UserError(f"cannot read the weights {path}: {error}.") from None
+        raise UserError(f"cannot read the weights {path} ({error}): {advice(path)}.") from None
     return model.eval()
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, InstanceOf
 
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown
-from falconcal.layout import PLAIN
+from falconcal.layout import PLAIN, check_names
 from falconcal.method import Method, chooses_epoch, innermost, seeded
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
@@ -34,7 +34,8 @@ from falconcal.trust import NOBODY, Trust, trusting
 
 # left out where empty: folders of before them stay valid
 LATER = {
-    "outliers", "stored", "examples", "test_examples", "judging_examples", "levels", "variants",
+    "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
+    "variants",
 }  # fmt: skip
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
@@ -50,6 +51,7 @@ class Study:
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     title: str = ""
+    note: str = ""  # what a reader of the report must know before any figure
     dataset: Entry
     model: Entry
     batch_size: Count = 100
@@ -190,6 +192,8 @@ def read_study(
     trust = trusting(trust_code)
     values = _parsed(text, source)
     small = values.pop("smoke", {})
+    if not isinstance(small, dict):
+        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     write_out_sweeps(values, source)
     if settings is not None:
         _take_over(values, settings)
@@ -198,13 +202,20 @@ def read_study(
     for key, value in map(parsed, changes):
         put(values, key, value, KNOWN, "--set")
         trust = trust.typed(value)
-    study = replace(Study(**values), trust=trust)
+    study = replace(_made(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     _check_model(study)
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
     return study
+
+
+def _made(values: dict[str, Any], source: str) -> Study:
+    try:
+        return Study(**values)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def read_study_file(
@@ -245,10 +256,8 @@ def _take_over(values: dict[str, Any], path: Path) -> None:
         merge(method_table(values, name, f"{path}: methods.{name}"), table, f"{path}: {name}")
 
 
-def _make_small(values: dict[str, Any], small: Any, source: str) -> None:
+def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> None:
     """Train every method for one epoch, and change what the table for smoke runs says."""
-    if not isinstance(small, dict):
-        raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     values["title"] = f"Smoke run, no result: {values.get('title', '')}"
     methods = values.get("methods")
     for name, table in methods.items() if isinstance(methods, dict) else ():
@@ -306,6 +315,7 @@ def _check_variants(study: Study) -> None:
 
 def _check_shifts(study: Study) -> None:
     names = (*study.shifts, *study.selection_shifts, *study.outliers)
+    check_names("shift", names)
     study.all_outliers()  # finds each of them
     for shift in study.all_shifts():
         if isinstance(shift, StoredShift) and shift.name in study.selection_shifts:
@@ -322,6 +332,7 @@ def _check_shifts(study: Study) -> None:
 
 def _check_methods(study: Study) -> None:
     """Make every method once, so that a wrong setting is found before a run."""
+    check_names("method", study.methods)
     for name in study.methods:
         if name in METHODS and study.methods[name].get("method", name) != name:
             raise UsageError(f"methods.{name} is the name of another method: choose a free one.")

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from falconcal.errors import UserError
+from falconcal.files import as_path
 from falconcal.selection import Candidate, EpochKeeper, Judgement
 from falconcal.settings import Count, settings
 from falconcal.tensors import read_tensors, write_tensors
 from falconcal.training.averaging import Average
 from falconcal.training.history import EpochRecord
 from falconcal.training.place import Place, RandomState, random_state, set_random_state
+from falconcal.training.preparing import lay_out_state
 
 FORMAT = 1
 SEVERAL = ("cuda", "sources")  # random states of which there may be any number
@@ -82,12 +84,13 @@ def checkpointing(
 
     Trainings are numbered in their order, so the members of an ensemble each have their own.
     """
+    folder = as_path(folder)
     if every_epochs < 1 or (every_minutes is not None and every_minutes < 0):
         raise UserError(
             f"expected checkpoints every 1 epoch or more, and every 0 minutes or more, got "
             f"{every_epochs} and {every_minutes}."
         )
-    token = _folder.set(_Folder(Path(folder), every_epochs, every_minutes))
+    token = _folder.set(_Folder(folder, every_epochs, every_minutes))
     try:
         yield
     finally:
@@ -254,8 +257,10 @@ def _restore_optimizer(
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for key, tensor in _under(f"optimizer/{number}", tensors).items():
         weight, name = key.split("/", 1)
-        state.setdefault(int(weight), {})[name] = _laid_out_like(weights[int(weight)], tensor)
+        _check_state(weights[int(weight)], tensor)
+        state.setdefault(int(weight), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
+    lay_out_state(optimizer)
 
 
 def _check_groups(own: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
@@ -269,13 +274,10 @@ def _check_groups(own: list[dict[str, Any]], stored: list[dict[str, Any]]) -> No
                 raise ValueError(f"{name} was {other[name]!r}, now {value!r}")
 
 
-def _laid_out_like(weight: Tensor, tensor: Tensor) -> Tensor:
-    """Give a tensor the weight's order in memory: other orders round differently in the end."""
+def _check_state(weight: Tensor, tensor: Tensor) -> None:
+    """Refuse a tensor that cannot be what an optimiser remembers of a weight."""
     if tensor.ndim not in (0, weight.ndim) or tensor.numel() > weight.numel():
         raise ValueError(f"a state of shape {tuple(tensor.shape)} for {tuple(weight.shape)}")
-    if tensor.shape != weight.shape:
-        return tensor
-    return torch.empty_like(weight, dtype=tensor.dtype).copy_(tensor)
 
 
 def _keeper_facts(keeper: EpochKeeper | None, tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -22,12 +22,12 @@ from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from falconcal.data import Batches, Bounds
+from falconcal.data import AT_ONCE, Batches, Bounds, Part
 from falconcal.data.examples import check_walkable, mixed_seed, pairs
 from falconcal.entrance import Entrance, find_entrance
 from falconcal.errors import UserError
 from falconcal.files import write_text
-from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random
+from falconcal.modes import quick_zeros, rest, resting_parts, seeded_random, typed
 from falconcal.predictions import predict
 from falconcal.processes import from_first, leave, take_statistics_from_first
 from falconcal.selection import EpochKeeper
@@ -56,17 +56,17 @@ from falconcal.training.collapse import warn_if_collapsed
 from falconcal.training.history import Ended, EpochRecord, announce
 from falconcal.training.objectives import Companion, Objective, Processes, Step, run_steps
 from falconcal.training.place import Place
+from falconcal.training.precision import Precision, as_precise, of_precision
 from falconcal.training.preparing import (
     StatedBounds,
     batch_random,
     bounds_of,
     check_batch,
+    check_given,
     laid_out,
     lay_out_weights,
     set_dropout,
 )
-
-Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
 def _known(strategy: str) -> str:
@@ -115,6 +115,9 @@ def fit_objectives(
 
     ``companions`` makes the networks that are trained beside it, for inputs such as the first.
     """
+    if isinstance(validation, Part):
+        validation = validation.batches(AT_ONCE)
+    check_given(model, train, validation)
     work = Work(model, train, validation, objectives, training, bounds, next_checkpoint())
     work.make_companions = companions
     fabric = make_fabric(training)
@@ -139,7 +142,7 @@ def make_fabric(training: Training) -> Fabric:
         devices=training.devices,
         num_nodes=training.num_nodes,
         strategy=strategy,
-        precision=training.precision,
+        **of_precision(training.precision),
     )
 
 
@@ -152,7 +155,7 @@ def _run_elsewhere(fabric: Fabric, work: "Work") -> None:
         except ProcessException as error:
             raise _in_our_words(work.outcome, error) from None
         weights, facts = read_tensors(work.outcome)
-    work.model.load_state_dict(weights)
+    fabric.strategy.precision.convert_module(work.model).load_state_dict(weights)
     for record in facts["records"]:
         announce(EpochRecord(**record))
 
@@ -243,6 +246,7 @@ class Work:
         """Find the bounds of the inputs, where they are perturbed, and networks sized to them."""
         with torch.random.fork_rng():
             inputs, _ = next(iter(pairs(self.train)), (torch.empty(0), None))
+        inputs = typed(self.model, inputs)
         self.bounds = bounds_of(self.train, self.stated_bounds, inputs)
         perturbed = any(objective.perturbs for objective in self.objectives)
         self.entrance = find_entrance(self.model, inputs) if perturbed else Entrance()
@@ -359,7 +363,7 @@ class Work:
             check_batch(inputs, labels, self.bounds)
         return Step(
             model=self.wrapped,
-            inputs=laid_out(fabric.to_device(inputs)),
+            inputs=laid_out(as_precise(fabric, typed(self.model, fabric.to_device(inputs)))),
             labels=fabric.to_device(labels),
             epoch=place.epoch,
             epochs=self.training.epochs,

@@ -19,7 +19,7 @@ from falconcal.data import Bounds
 from falconcal.data.examples import check_labels
 from falconcal.entrance import Entrance
 from falconcal.errors import UserError
-from falconcal.modes import channels_last
+from falconcal.modes import channels_last, explained
 from falconcal.predictions import check_logits
 
 
@@ -40,6 +40,13 @@ class Processes:
             return fabric.all_reduce(value, reduce_op="sum")  # type: ignore[return-value]
 
         return cls(fabric.world_size, total, fabric.global_rank)
+
+    def examples(self, parts: list[Tensor]) -> int:
+        """Return how many examples the parts of this process and those of all others hold."""
+        mine = sum(len(part) for part in parts)
+        if self.count == 1:
+            return mine
+        return int(self.total(torch.tensor(mine, device=parts[0].device)))
 
     def span(self, part: Tensor) -> tuple[int, int]:
         """Return how many examples lie before this process's part of a batch, and in the whole."""
@@ -91,12 +98,14 @@ class Step:
     def logits(self) -> Tensor:
         """Return the model's output on the clean batch, checked: (N, C)."""
         if not self.keeping:
-            return self._checked(self.model(self.inputs))
+            with explained(self.inputs):
+                return self._checked(self.model(self.inputs))
         self.kept_point = self.point()
         if self.kept_point.requires_grad:
             self.kept_point.retain_grad()
         self.kept_point.requires_grad_()
-        return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
+        with explained(self.inputs):
+            return self._checked(self.entrance.run(self.model, self.inputs, self.kept_point))
 
     def logits_at(self, point: Tensor) -> Tensor:
         """Return the model's output with another point at its entrance: (N, C)."""
@@ -159,8 +168,10 @@ def run_steps(
 ) -> Terms:
     """Step each objective that takes part once, over batches that count as one; return its terms.
 
-    All is drawn from the first batch's random numbers.
+    An example counts as much in any batch and any process, however many others are there. All is
+    drawn from the first batch's random numbers.
     """
+    shares = _shares(steps)
     drawn = [
         (objective, optimizer)
         for objective, optimizer in zip(objectives, optimizers, strict=True)
@@ -171,21 +182,29 @@ def run_steps(
         # an input gradient is worth its cost only if somebody after takes part
         keep = objective.keeps_input_gradient and place + 1 < len(drawn)
         optimizer.zero_grad(set_to_none=True)
-        parts = [_backward(fabric, step, objective, keep, len(steps)) for step in steps]
+        weights = shares if objective.reduction == "mean" else [1.0] * len(steps)
+        weighted = list(zip(steps, weights, strict=True))
+        parts = [_backward(fabric, step, objective, keep, weight) for step, weight in weighted]
         if clip_norm is not None:
             fabric.clip_gradients(steps[0].trained(objective), optimizer, max_norm=clip_norm)
         optimizer.step()
-        terms[objective.name] = _together(parts, objective.reduction, steps[0].processes)
+        terms[objective.name] = _together(parts, weights, steps[0].processes)
     return terms
 
 
+def _shares(steps: list[Step]) -> list[float]:
+    """Return each batch's share of the examples that all processes step on together."""
+    labels = [step.labels for step in steps]
+    whole = steps[0].processes.examples(labels)
+    return [len(part) / whole for part in labels]
+
+
 def _backward(
-    fabric: Passes, step: Step, objective: Objective, keep: bool, batches: int
+    fabric: Passes, step: Step, objective: Objective, keep: bool, weight: float
 ) -> dict[str, Tensor]:
     """Add one batch's gradient of an objective and return its terms."""
     step.keeping = keep
-    # gradients are added over batches, and averaged over processes
-    share = 1 / batches if objective.reduction == "mean" else step.processes.count
+    share = weight * step.processes.count  # gradients are averaged over processes
     unseen = nullcontext() if objective.sees_statistics else unseen_statistics(step.model)
     with unseen, _enough_examples(len(step.labels)):
         terms = objective.terms(step)
@@ -199,14 +218,18 @@ def _backward(
 
 
 def _together(
-    parts: list[dict[str, Tensor]], reduction: str, processes: Processes
+    parts: list[dict[str, Tensor]], weights: list[float], processes: Processes
 ) -> dict[str, Tensor]:
     """Return the terms of the whole batch, all its parts in all processes."""
     if len(parts) == processes.count == 1:
         return parts[0]
-    sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-    share = len(parts) * processes.count if reduction == "mean" else 1
-    return {name: processes.total(value) / share for name, value in sums.items()}
+    sums = {
+        name: torch.stack(
+            [weight * part[name] for part, weight in zip(parts, weights, strict=True)]
+        ).sum()
+        for name in parts[0]
+    }
+    return {name: processes.total(value) for name, value in sums.items()}
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from falconcal.data import Batches, Bounds
-from falconcal.data.examples import check_inputs, mixed_seed
+from falconcal.data.examples import check_batches, check_inputs, mixed_seed
 from falconcal.errors import UserError
-from falconcal.modes import channels_last
+from falconcal.modes import channels_last, check_module
 from falconcal.sampling import DROPOUTS
 
 StatedBounds = Bounds | Literal["data"] | None
@@ -51,6 +52,13 @@ def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(mixed_seed(seed, epoch, index))
 
 
+def check_given(model: object, train: object, validation: object) -> None:
+    """Refuse what cannot be a model and batches, before anything is done with them."""
+    check_module(model)
+    check_batches(train, "training")
+    check_batches(validation, "validation")
+
+
 def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
     """Refuse in the first epoch what would fail later with a riddle, or be clipped in silence."""
     check_inputs(inputs)
@@ -65,3 +73,11 @@ def lay_out_weights(model: nn.Module) -> None:
     for weight in model.parameters():
         if weight.ndim == 4:
             weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+
+def lay_out_state(optimizer: Optimizer) -> None:
+    """Lay what an optimiser holds of a weight out as the weight is: fused steps ignore strides."""
+    for weight, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape:
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

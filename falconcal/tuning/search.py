@@ -12,14 +12,15 @@ import optuna
 from torch import nn
 
 from falconcal import spawning
-from falconcal.data import AT_ONCE, Dataset
+from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
-from falconcal.layout import PLAIN, WEIGHTS
+from falconcal.layout import PLAIN
 from falconcal.selection import shifted_validation
 from falconcal.settings import as_dict
 from falconcal.studies import Study
-from falconcal.studies.making import dataset_of, model_of, train
-from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.making import dataset_of
+from falconcal.studies.reference import load_reference
+from falconcal.studies.store import Store
 from falconcal.studies.study import REFERENCE
 from falconcal.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.tuning.choice import write_best
@@ -87,8 +88,11 @@ def tune(search: Search, workers: int = 1, told: Told = lambda _: None) -> list[
     ``told`` is called with the row of every trial of the method that ends meanwhile.
     """
     check(search, workers)
-    with spawning.threads(1), Store(search.directory).opened(search.identity(), wait=-1):
-        bench = make_bench(search)
+    store = Store(search.directory)
+    store.check(search.identity())  # before anything is written, and again when it is held
+    dataset = budgeted(dataset_of(search.study), search.tuning)
+    with spawning.threads(1), store.opened(search.identity(), wait=-1):
+        bench = make_bench(search, dataset)
         ledger = Ledger(search.directory, search.storage, search.study.name)
         trials = _trials(search, ledger)
         ledger.plan_again(trials)
@@ -134,10 +138,9 @@ def check(search: Search, workers: int) -> None:
     check_storage(search.storage)
 
 
-def make_bench(search: Search) -> Bench:
+def make_bench(search: Search, dataset: Dataset) -> Bench:
     """Return what trials share; the reference model is trained once a folder, and kept there."""
     study = search.study
-    dataset = budgeted(dataset_of(study), search.tuning)
     reference = _reference(search, dataset)
     shifts = study.found(study.selection_shifts)
     validation = shifted_validation(dataset.validation, reference, shifts)
@@ -155,13 +158,11 @@ def make_bench(search: Search) -> Bench:
 
 def _reference(search: Search, dataset: Dataset) -> nn.Module:
     """Return the study's dropout model of seed 0, its last epoch, under the budget of a trial."""
-    file = search.directory / "reference" / WEIGHTS
-    if file.exists():
-        return load_weights(file, model_of(search.study, dataset))
     method = trial_method(search.study.method(REFERENCE), search.tuning, 0, {}, kept="last")
-    model = train(search.study, dataset, 0, method, dataset.validation.batches(AT_ONCE))
-    save_weights(file, model)
-    return model
+    store = Store(search.directory)
+    reference = load_reference(search.study, store, dataset, method)
+    store.tidy()
+    return reference
 
 
 def _trials(search: Search, ledger: Ledger) -> optuna.Study:
@@ -185,7 +186,8 @@ def _work(search: Search, bench: Bench, ledger: Ledger, after: Callable[[], None
 def _work_elsewhere(search: Search) -> None:
     """Do trials in a process of its own."""
     ledger = Ledger(search.directory, search.storage, search.study.name)
-    _work(search, make_bench(search), ledger, lambda: None)
+    dataset = budgeted(dataset_of(search.study), search.tuning)
+    _work(search, make_bench(search, dataset), ledger, lambda: None)
     ledger.close()
 
 

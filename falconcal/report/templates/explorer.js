@@ -85,7 +85,7 @@ function confidenceChart() {
     y: { field: "share", type: "quantitative", title: "share of examples", axis: { format: "~%", tickCount: 5 } },
     color: inkOfSeries(),
   };
-  const tooltip = [told("series", "method"), told("from", "confidence from", ".2f"), told("share", "share", ".1%")];
+  const tooltip = [told("series", "method"), told("from", "confidence above", ".2f"), told("share", "share", ".1%")];
   return panelOf([
     { mark: { type: "line", interpolate: "step-after", strokeWidth: 1.8 }, encoding },
     { mark: { type: "circle", size: 90, opacity: 0 }, encoding: { ...encoding, tooltip } },

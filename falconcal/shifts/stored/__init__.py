@@ -10,6 +10,7 @@ Adding one: write ``shifts/stored/NAME.py`` with ``open_ladder(corruption, path)
 from collections.abc import Callable
 
 from falconcal.errors import unknown
+from falconcal.registry import check_name
 from falconcal.shifts.stored import cifar10_c, imagenet_c, mnist_c, objectnet
 from falconcal.shifts.stored.ladder import StoredShift
 
@@ -32,6 +33,7 @@ def is_stored(name: str) -> bool:
 
 def find_stored(name: str, path: str | None = None) -> StoredShift:
     """Return a stored ladder by name; ``path`` is its folder, or the one in which that lies."""
+    check_name("stored shift", name)
     layout, _, corruption = name.partition(":")
     if layout not in STORED:
         raise unknown("layout of stored data", layout, STORED)

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from falconcal.data import Part
+from falconcal.data.places import find_folder
 from falconcal.errors import UserError
+from falconcal.io.folders import files_below
+from falconcal.io.image_files import ENDINGS
 from falconcal.shifts.stored.ladder import (
     StoredLevel,
     StoredShift,
     check_choice,
-    find_folder,
-    image_files,
     level_of_files,
 )
 
@@ -40,7 +41,9 @@ def _open(folder: Path, level: int, data: Part) -> StoredLevel:
     synsets = sorted(one.name for one in severity.iterdir() if one.is_dir())
     numbers = class_numbers(synsets, data.classes, severity)
     files = [
-        (file, numbers[synset]) for synset in synsets for file in image_files(severity / synset)
+        (file, numbers[synset])
+        for synset in synsets
+        for file in files_below(severity / synset, ENDINGS)
     ]
     return level_of_files(files, data, severity)
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy
 import torch
-from PIL import Image
 from torch import Tensor
 
 from falconcal.data import AT_ONCE, Part
-from falconcal.data.places import DATA, folders
+from falconcal.data.examples import check_labels
+from falconcal.data.images import framing_of, in_range
 from falconcal.errors import UserError
-
-MODES = {1: "L", 3: "RGB"}  # by channels
-FILES = (".jpeg", ".jpg", ".png")
-WIDER = 256 / 224  # what a larger image is brought to before its middle is cut out, as for ImageNet
+from falconcal.io.arrays import mapped_array
+from falconcal.io.image_files import read_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,30 +59,11 @@ class StoredShift:
             yield stored.batch(slice(start, start + size))
 
 
-def find_folder(name: str, names: Sequence[str], path: str | None) -> Path:
-    """Return the folder of a layout: the path given or one below it, else where data is kept."""
-    if path is not None:
-        given = folders(names, path)[0]
-        below = [given / one for one in names if (given / one).is_dir()]
-        return below[0] if below else given
-    found = folders(names)
-    if not found:
-        raise UserError(
-            f"{name}: expected its folder, {' or '.join(names)}, in the folder that {DATA} names, "
-            "found none: put it there, or say where it lies."
-        )
-    return found[0]
-
-
 def open_array(file: Path) -> numpy.ndarray:
     """Return an array on disk, its numbers read when they are asked for."""
     if not file.is_file():
         raise UserError(f"expected the file {file}, found none: is the folder complete?")
-    try:
-        array: numpy.ndarray = numpy.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot read {file}: it is damaged or cut off ({error}).") from None
-    return array
+    return mapped_array(file)
 
 
 def check_choice(layout: str, corruption: str, folder: Path, found: Sequence[str]) -> None:
@@ -96,12 +75,6 @@ def check_choice(layout: str, corruption: str, folder: Path, found: Sequence[str
             f"{layout}: expected a corruption, as {layout}:{sorted(found)[0] if found else 'fog'}, "
             f"got {asked}; {folder} has {there}."
         )
-
-
-def scaled(pixels: numpy.ndarray, data: Part) -> Tensor:
-    """Return bytes (N, H, W, channels) as images in the range of the data: (N, channels, H, W)."""
-    images = torch.from_numpy(numpy.array(pixels)).permute(0, 3, 1, 2).float().div_(255)
-    return images if data.bounds is None else data.bounds.low + data.bounds.range * images
 
 
 def level_of_arrays(
@@ -120,58 +93,27 @@ def level_of_arrays(
             "not resized."
         )
     numbers = torch.from_numpy(labels.astype(numpy.int64))
-    return StoredLevel(numbers, lambda part: scaled(images[part], data))
-
-
-def image_files(folder: Path) -> list[Path]:
-    """Return the images of a folder in the order of their names."""
-    if not folder.is_dir():
-        raise UserError(f"expected the folder {folder}, found none: is the data complete?")
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in FILES)
+    return StoredLevel(numbers, lambda part: in_range(_tensor(images[part]), data.bounds))
 
 
 def level_of_files(
     files: Sequence[tuple[Path, int]], data: Part, where: Path, border: int = 0
 ) -> StoredLevel:
-    """Return image files with their labels as a level."""
+    """Return image files with their labels as a level; they are framed as the data's own are."""
     if not files:
         raise UserError(f"expected images in {where}, found none: is the data complete?")
 
+    framing = framing_of(data)
+
     def read(part: slice) -> Tensor:
-        images = [read_image(file, data.shape, border) for file, _ in files[part]]
-        return scaled(numpy.stack(images), data)
+        images = [read_image(file, framing, border) for file, _ in files[part]]
+        return in_range(_tensor(numpy.stack(images)), data.bounds)
 
-    return StoredLevel(torch.tensor([label for _, label in files]), read)
-
-
-def read_image(file: Path, shape: tuple[int, ...], border: int = 0) -> numpy.ndarray:
-    """Return an image as bytes of the shape asked for (channels, H, W): (H, W, channels).
-
-    A border is cut off first. What is at size then stays as it is; a larger image is brought to
-    256 / 224 of the size by its shorter side, and its middle cut out.
-    """
-    channels, height, width = _image_shape(shape)
-    try:
-        with Image.open(file) as image:
-            plain = image.convert(MODES[channels])
-    except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"cannot read {file}: it is damaged or no image ({error}).") from None
-    if border:
-        plain = plain.crop((border, border, plain.width - border, plain.height - border))
-    if plain.size != (width, height):
-        plain = _fitted(plain, height, width)
-    return numpy.asarray(plain).reshape(height, width, channels)
+    labels = torch.tensor([label for _, label in files])
+    check_labels(labels, len(files), None if data.classes is None else len(data.classes))
+    return StoredLevel(labels, read)
 
 
-def _fitted(image: Image.Image, height: int, width: int) -> Image.Image:
-    scale = WIDER * max(height / image.height, width / image.width)
-    size = round(image.width * scale), round(image.height * scale)
-    larger = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = (larger.width - width) // 2, (larger.height - height) // 2
-    return larger.crop((left, top, left + width, top + height))
-
-
-def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) != 3 or shape[0] not in MODES:
-        raise UserError(f"expected data of grey or colour images, its examples have shape {shape}.")
-    return shape[0], shape[1], shape[2]
+def _tensor(pixels: numpy.ndarray) -> Tensor:
+    """Return bytes that may lie on disk as bytes in memory."""
+    return torch.from_numpy(numpy.array(pixels))

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from falconcal.data import Part
+from falconcal.data.places import find_folder
 from falconcal.shifts.stored.ladder import (
     StoredLevel,
     StoredShift,
     check_choice,
-    find_folder,
     level_of_arrays,
     open_array,
 )

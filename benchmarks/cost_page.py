@@ -1,0 +1,99 @@
+"""The tables of docs/cost.md, each number from the one file in which it was kept.
+
+    python -m benchmarks.cost_page
+
+The commands that measure write their file, and then this page. A number that several tables show is
+measured by one of them: FALCON's step, those of Bayesian networks and MC dropout's prediction have
+a command each, and the table of all methods takes them from there.
+"""
+
+from pathlib import Path
+
+from benchmarks.pages import ROOT, put_between, table
+from benchmarks.timing import Figures, read_figures, shown
+from falconcal.methods import METHODS
+
+PAGE, COST = ROOT / "docs" / "cost.md", ROOT / "results" / "cost"
+STEPS, SAMPLING, BAYESIAN, MEASURED = (
+    COST / f"{name}.json" for name in ("steps", "sampling", "bayesian", "methods")
+)
+QUARTER = "shared, a quarter of the batches"
+# of the table of all methods: what stands in another file, and under which name
+ELSEWHERE: dict[str, tuple[Path, str]] = {
+    "falcon, step": (STEPS, "step, LeNet, shared"),
+    "mc_dropout, prediction": (SAMPLING, "LeNet, 100 images, sampled"),
+    **{
+        f"{name}, step": (BAYESIAN, f"step, LeNet, {name}")
+        for name in ("svi", "last_layer_svi", "mnf")
+    },
+}
+
+
+def main() -> None:
+    write_page()
+
+
+def write_page() -> None:
+    """Put the tables into the page on cost."""
+    PAGE.write_text(filled(PAGE.read_text()))
+
+
+def filled(page: str) -> str:
+    """Return the page with the tables as the kept files have them."""
+    tables = {
+        "steps": ("step_cost", with_goals(read_figures(STEPS))),
+        "sampling": ("sampling_cost", sampling(read_figures(SAMPLING))),
+        "bayesian": ("bayesian_cost", with_goals(read_figures(BAYESIAN))),
+        "methods": ("method_costs", methods(read_figures(MEASURED))),
+    }
+    for name, (script, text) in tables.items():
+        page = put_between(page, name, script, text)
+    return page
+
+
+def with_goals(figures: Figures) -> str:
+    rows = [(name, shown(values), goal(name)) for name, values in figures.items()]
+    return table(["what", "figure", "goal"], rows)
+
+
+def goal(name: str) -> str:
+    if name in ("step, VGG19, shared", "step, LSTM, shared"):
+        return "at most 2.1"
+    if name == "step, LeNet, svi":
+        return "at most 2.5"
+    if name.startswith("step") and name.endswith(QUARTER):
+        return "at most 1.4"
+    if name.startswith("step") and name.endswith("shared"):
+        return "at most 2.4"
+    return "at least 10" if name.startswith("affine") else ""
+
+
+def sampling(figures: Figures) -> str:
+    cases = [name.removesuffix(", sampled") for name in figures if name.endswith(", sampled")]
+    rows = [
+        (
+            name,
+            shown(figures[f"{name}, sampled"]),
+            "at most 2.5" if name.startswith("LeNet") else "",
+            shown(figures[f"{name}, pass by pass"]),
+        )
+        for name in cases
+    ]
+    return table(["prediction", "sampled", "goal", "pass by pass"], rows)
+
+
+def methods(figures: Figures) -> str:
+    """Return a step and a prediction of every method, those of other files from there."""
+    figures = figures | {name: read_figures(file)[key] for name, (file, key) in ELSEWHERE.items()}
+    rows = [
+        [
+            name,
+            *(shown(figures.get(f"{name}, {what}", [])) for what in ("step", "prediction")),
+        ]
+        for name in METHODS
+    ]
+    return table(["method", "training step", "prediction"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reading and writing files: the one place for each format."""

@@ -1,0 +1,1 @@
+"""Bad inputs over the whole surface, generated from tables, each with its exit code and words."""

@@ -1,0 +1,93 @@
+"""Trying a bad input as a user would: what comes out, and what it leaves behind."""
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+from falconcal.cli import main
+from falconcal.cli.app import FAILED, WRONG_USAGE
+from falconcal.errors import UsageError, UserError
+
+Snapshot = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bad input, and what it must come to: an exit code and words of the message."""
+
+    surface: str  # under which the docs count it
+    title: str
+    code: int
+    words: str
+    arguments: tuple[str, ...] = ()  # of the command
+    call: Callable[[], object] | None = None  # or of Python
+    waits_for: str = ""  # what is to be fixed elsewhere first
+
+    def __str__(self) -> str:
+        return f"{self.surface}: {self.title}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    message: str
+
+
+def ask(case: Case, home: Path) -> Answer:
+    """Try a case in a folder; an exception that no user should see is raised."""
+    with _in(home):
+        return _call(case.call) if case.call is not None else _command(case.arguments)
+
+
+def _call(call: Callable[[], object]) -> Answer:
+    try:
+        call()
+    except UserError as error:
+        return Answer(WRONG_USAGE if isinstance(error, UsageError) else FAILED, str(error))
+    return Answer(0, "")
+
+
+def _command(arguments: tuple[str, ...]) -> Answer:
+    sys.argv = ["falconcal", *arguments]
+    output, complaint, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(output), redirect_stderr(complaint):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else FAILED
+    words = " ".join(re.sub("[─│╭╮╰╯]", " ", complaint.getvalue()).split())
+    return Answer(code, words)
+
+
+@contextmanager
+def _in(home: Path) -> Iterator[None]:
+    """Be in a folder, offline and with a wide terminal, and put all back afterwards."""
+    before, path, words = Path.cwd(), list(sys.path), list(sys.argv)
+    environment = dict(os.environ)
+    os.environ |= {"COLUMNS": "400", "FALCONCAL_OFFLINE": "1", "FALCONCAL_DATA": str(home)}
+    os.chdir(home)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.path[:], sys.argv[:] = path, words
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def snapshot(home: Path) -> Snapshot:
+    """Return every file and folder with its size and the time of its last change."""
+    found, folders = {}, [str(home)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                state = entry.stat(follow_symlinks=False)
+                found[entry.path] = (state.st_size, state.st_mtime_ns)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return found
