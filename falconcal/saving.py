@@ -231,6 +231,8 @@ def _explained(name: str, arguments: Mapping[str, Any] | None) -> Iterator[None]
     """Turn what a factory complains about into our words."""
     try:
         yield
+    except UsageError as error:
+        raise UserError(str(error)) from None  # the file is wrong, not the command
     except UserError:
         raise
     except Exception as error:

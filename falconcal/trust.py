@@ -65,7 +65,7 @@ class CodeKind:
 
 def find_code(kind: CodeKind, name: str, trust: Trust) -> Any:
     """Return what ``package.module:Name`` names, if the rule lets it be imported and called."""
-    check_name(kind.word, name, trust)
+    check_allowed(kind.word, name, trust)
     found = _imported(kind.word, name)
     if not kind.fits(found):
         raise UsageError(f"expected {kind.word} {name!r} to be {kind.expected}, got {found!r}.")
@@ -73,7 +73,7 @@ def find_code(kind: CodeKind, name: str, trust: Trust) -> Any:
     return found
 
 
-def check_name(word: str, name: str, trust: Trust) -> None:
+def check_allowed(word: str, name: str, trust: Trust) -> None:
     """Refuse a name that must not be imported, before it is."""
     module, _, attribute = name.partition(":")
     if not _dotted(module) or not attribute.isidentifier():

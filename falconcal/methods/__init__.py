@@ -34,7 +34,7 @@ from falconcal.recalibration import (
 )
 from falconcal.registry import look_up
 from falconcal.settings import as_dict, with_none
-from falconcal.trust import PERSON, CodeKind, Trust, check_name
+from falconcal.trust import PERSON, CodeKind, Trust, check_allowed
 
 METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
@@ -113,7 +113,7 @@ def _check_code(kind: Callable[..., Method], settings: Mapping[str, Any], trust:
     """Refuse settings that name code which is not trusted: it would be called by ``fit``."""
     for setting in getattr(kind, "names_code", ()):
         if isinstance(name := settings.get(setting), str) and name != "none":
-            check_name(setting, name, trust)
+            check_allowed(setting, name, trust)
 
 
 def plain_settings(method: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from falconcal.models.text import TextRecurrent
 from falconcal.models.transformer import TokenTransformer
 from falconcal.models.vgg import VGG
 from falconcal.models.weights import load_published
-from falconcal.registry import look_up
+from falconcal.registry import check_name, look_up
 from falconcal.settings import Count, call_checked, check_settable
 from falconcal.trust import PERSON, CodeKind, Trust, check_takes, is_function
 
@@ -160,6 +160,7 @@ def make_model(
 
     Or by a file of published weights, whose names and shapes are those of the network.
     """
+    check_name("model", name)
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"expected a falconcal.Dataset to size the network to, got {described(dataset)}."

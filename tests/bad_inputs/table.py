@@ -26,7 +26,6 @@ from tests.bad_inputs.trying import Case
 
 ARRAYS = "the reader of one's own NPZ files is being changed"
 READING = "the readers of CSV files are being changed: the message does not name the file yet"
-IMPORTS = "what a file may import is being changed"
 FILE = "FILE"  # in the words of a command: where the bad file stands
 MODEL = "good/model.safetensors"
 
@@ -308,9 +307,7 @@ def studies() -> Iterator[Case]:
         text = STUDY.replace(old, new)
         title = f"{number}: {new[:40]!r} for {old!r}"
         call = partial(read_study, text, "study.toml")
-        waits = IMPORTS if words in ("os:system", "builtins:eval", "math:pi") else ""
-        waits = "" if "methods" in old else waits
-        yield Case("Study files: what they say", title, 2, words, call=call, waits_for=waits)
+        yield Case("Study files: what they say", title, 2, words, call=call)
 
 
 def folders() -> Iterator[Case]:
