@@ -174,7 +174,7 @@ def _write_tables(folder: Path) -> None:
         arrays = {"probabilities": table.select(r"^p_.*$").to_numpy()}
         if "label" in columns:
             arrays["labels"] = table["label"].to_numpy()
-        numpy.savez(folder / f"{name}.npz", **arrays)
+        numpy.savez(folder / f"{name}.npz", allow_pickle=False, **arrays)
 
 
 # what stands in a model file in the place of a fact, and words of the message

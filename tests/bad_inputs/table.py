@@ -326,8 +326,8 @@ def folders() -> Iterator[Case]:
     for name in STUDY_JSON:
         words = "of_nobody" if name == "a-shift-without-rows" else f"bad/out/{name}/study.json"
         yield Case("Output folders: report", name, 1, words, ("report", f"bad/out/{name}"))
-        arguments = ("compare", "good/out", f"bad/out/{name}")
-        yield Case("Output folders: compare", name, 1, words, arguments)
+        both = ("compare", "good/out", f"bad/out/{name}")
+        yield Case("Output folders: compare", name, 1, words, both)
 
 
 # values that no method takes, by setting
@@ -383,8 +383,8 @@ def python() -> Iterator[Case]:
         ("groups of another length", {"groups": ["a"]}, "a group"),
     ):
         code = 1 if "length" in title else 2
-        call = partial(falconcal.assess, good, **arguments)
-        yield Case(surface, f"assess, {title}", code, words, call=call)
+        measure = partial(falconcal.assess, good, **arguments)
+        yield Case(surface, f"assess, {title}", code, words, call=measure)
     yield from _names()
     yield from _own_files()
 
