@@ -145,12 +145,12 @@ def with_head(head: dict[str, Any], tensors: bytes) -> bytes:
 def tensor_files(files: tuple[bytes, ...]) -> SearchStrategy[bytes]:
     """Damaged files, files with forged metadata, and files with forged heads."""
     parts = [head_of(content) for content in files]
-    by_facts = [_forged_facts(head, rest) for head, rest in parts]
+    by_metadata = [_forged_metadata(head, rest) for head, rest in parts]
     by_head = [_forged_head(head, rest) for head, rest in parts]
-    return some.one_of(damaged(lambda: files), *by_facts, *by_head)
+    return some.one_of(damaged(lambda: files), *by_metadata, *by_head)
 
 
-def _forged_facts(head: dict[str, Any], rest: bytes) -> SearchStrategy[bytes]:
+def _forged_metadata(head: dict[str, Any], rest: bytes) -> SearchStrategy[bytes]:
     metadata = forged(lambda: (head["__metadata__"],))
     return metadata.map(lambda other: with_head({**head, "__metadata__": other}, rest))
 
@@ -165,11 +165,11 @@ def saved_models() -> tuple[bytes, ...]:
     rows = Examples(torch.rand(12, 4), torch.arange(12) % 3, Bounds(0.0, 1.0), classes)
     data = falconcal.Dataset("rows", "signal", classes, rows.bounds, rows, rows, rows)
     files = []
-    for method in (None, L2Dropout(), Temperature(base=L2Dropout()), SVI(),
-                   Ensemble(base=L2Dropout(), size=2)):  # fmt: skip
+    for method in (None, L2Dropout(epochs=1), Temperature(base=L2Dropout(epochs=1)), SVI(epochs=1),
+                   Ensemble(base=L2Dropout(epochs=1), size=2)):  # fmt: skip
         model = falconcal.make_model("mlp", data)
-        structure = getattr(method, "structure", None)
-        model = model if structure is None else structure(model)
+        if method is not None:
+            model = method.fit(model, rows.batches(), rows.batches())
         file = folder / "seed"
         falconcal.save(
             model, file, "mlp", classes=classes, shape=(4,), method=method, bounds=data.bounds,
@@ -384,7 +384,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("target", ["model files", "study files", "checkpoints"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_few_mutated_files(target: str, folder: Path) -> None:
     met: Counter[str] = Counter()
     search(target, folder, 0, 60, met)

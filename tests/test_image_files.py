@@ -18,6 +18,7 @@ from torch import Tensor
 
 import falconcal
 from falconcal.cli import main
+from falconcal.core.settings import as_dict
 from falconcal.data import Bounds, Dataset, Framing, load_dataset, load_test
 from falconcal.data.sets.objectnet import imagenet_numbers
 from falconcal.errors import UsageError, UserError
@@ -31,6 +32,7 @@ from falconcal.studies import find_study
 from falconcal.studies.runner import run_study
 from tests.conftest import CLASSES, small_network
 from tests.made_data import write_images
+from tests.stripes import TRUST, load_own
 from tests.test_saving import rewritten
 from tests.test_studies import Silent
 
@@ -222,7 +224,7 @@ def test_a_disc_is_as_large_in_predict_as_in_training(tmp_path: Path) -> None:
         model, file, "resnet_small", classes=imagenet.classes, shape=imagenet.train.shape,
         bounds=imagenet.bounds, preparation=imagenet.preparation, framing=imagenet.train.framing,
     )  # fmt: skip
-    metadata = falconcal.load(file).metadata
+    metadata = load_own(file).metadata
     assert metadata.framing == Framing(height=224, width=224, resize=256)
     seen = next(open_inputs(tmp_path / "val", metadata).batches).inputs[0]
     assert torch.equal(seen, trained)
@@ -250,7 +252,7 @@ epochs = 1
     )
     study = find_study(str(tmp_path / "own.toml"))
     run_study(study, tmp_path / "out", Silent())
-    saved = falconcal.load(tmp_path / "out/runs/default/dropout/seed-0/weights.safetensors")
+    saved = load_own(tmp_path / "out/runs/default/dropout/seed-0/weights.safetensors")
     assert saved.metadata.framing == Framing(height=28, width=28, resize=30)
     data = load_dataset("image_folder", path=str(tmp_path / "own"), size=28, resize=30)
     seen = next(open_inputs(tmp_path / "own" / "test", saved.metadata).batches).inputs
@@ -287,7 +289,7 @@ def save_model(file: Path, **metadata: Any) -> ModelMetadata:
         small_network(), file, "tests.stripes:make_small", classes=CLASSES, shape=[1, 28, 28],
         bounds=Bounds(0.0, 1.0), **metadata,
     )  # fmt: skip
-    return falconcal.load(file).metadata
+    return load_own(file).metadata
 
 
 def test_a_model_file_holds_the_framing_and_the_middle_is_cut_unless_it_says_more(
@@ -305,10 +307,10 @@ def test_a_file_of_format_1_stretches_pictures_as_it_did_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "model.safetensors"
-    metadata = falconcal.core.settings.as_dict(save_model(file))
+    metadata = as_dict(save_model(file))
     del metadata["framing"]
-    rewritten(file, format=1, metadata=metadata)
-    old = falconcal.load(file).metadata
+    rewritten(file, format=1, facts=metadata)
+    old = load_own(file).metadata
     assert old.framing is None
     (tmp_path / "photos").mkdir()
     disc((64, 32), 20).save(tmp_path / "photos" / "disc.png")
@@ -318,7 +320,7 @@ def test_a_file_of_format_1_stretches_pictures_as_it_did_and_says_so(
     assert torch.equal(seen, torch.from_numpy(numpy.array(stretched)).float() / 255)
     assert framing_in(old) == Framing(height=28, width=28, channels=1, stretch=True)
     monkeypatch.chdir(tmp_path)
-    arguments = ["falconcal", "predict", str(file), "photos", "--out", "answers.csv"]
+    arguments = ["falconcal", "predict", str(file), "photos", "--out", "answers.csv", *TRUST]
     monkeypatch.setattr("sys.argv", arguments)
     for made, said in ((lambda: None, True), (lambda: save_model(file), False)):
         made()
@@ -572,9 +574,10 @@ def write_objectnet(root: Path, shared: dict[int, list[int]], classes: int) -> N
 
 
 def test_objectnets_known_classes_are_no_outliers() -> None:
-    for name in ("objectnet", "falconcal.data.sets.objectnet:ObjectNet"):
-        with pytest.raises(UsageError, match="ImageNet knows them: write objectnet_outliers"):
-            find_outliers(name)
+    with pytest.raises(UsageError, match="ImageNet knows them: write objectnet_outliers"):
+        find_outliers("objectnet")
+    with pytest.raises(UsageError, match="goes by the names of its tables"):
+        find_outliers("falconcal.data.sets.objectnet:ObjectNet")
 
 
 def test_objectnets_own_mapping_has_113_classes_of_which_104_are_one_of_imagenets(

@@ -68,7 +68,7 @@ def rows(tmp_path: Path) -> SavedModel:
     return load_own(file)
 
 
-def with_facts(saved: SavedModel, **changes: Any) -> SavedModel:
+def with_metadata(saved: SavedModel, **changes: Any) -> SavedModel:
     from falconcal.core.settings import as_dict
 
     return SavedModel(saved.model, ModelMetadata(**{**as_dict(saved.metadata), **changes}))
@@ -138,7 +138,7 @@ def test_columns_are_found_by_the_names_that_were_saved(tmp_path: Path, rows: Sa
     frame = polars.from_numpy(values, schema=list("abcd"))
     frame = frame.select("d", polars.lit("someone").alias("name"), "b", "a", "c")
     frame.write_csv(tmp_path / "x.csv")
-    named = with_facts(rows, columns=list("abcd"))
+    named = with_metadata(rows, columns=list("abcd"))
     table, _ = answers(named, tmp_path / "x.csv", tmp_path / "out.csv")
     check(table, rows.model, torch.from_numpy(values).float())
 
@@ -172,14 +172,14 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
     assert torch.allclose(grey, torch.tensor(luminance), atol=1 / 255)
 
     framing = falconcal.Framing(height=10, width=20)
-    shaped = with_facts(pictures, shape=[3, 10, 20], framing=framing)
-    wide = with_facts(shaped, bounds=Bounds(-1.0, 1.0)).metadata
+    shaped = with_metadata(pictures, shape=[3, 10, 20], framing=framing)
+    wide = with_metadata(shaped, bounds=Bounds(-1.0, 1.0)).metadata
     image = read_input(tmp_path / "colour.png", wide)
     assert image.shape == (3, 10, 20)
     expected = torch.tensor([red, green, blue]) / 255 * 2 - 1
     assert torch.allclose(image, expected[:, None, None].expand(3, 10, 20), atol=1e-6)
 
-    normalised = with_facts(shaped, mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]).metadata
+    normalised = with_metadata(shaped, mean=[0.5, 0.4, 0.3], deviation=[0.1, 0.2, 0.4]).metadata
     image = read_input(tmp_path / "colour.png", normalised)
     by_hand = [(1 - 0.5) / 0.1, (128 / 255 - 0.4) / 0.2, (64 / 255 - 0.3) / 0.4]
     assert image[:, 3, 4].tolist() == pytest.approx(by_hand, abs=1e-5)
@@ -235,7 +235,7 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
 def test_a_model_tells_whether_validation_data_chose_its_epoch(
     rows: SavedModel, method: dict[str, Any] | None, chose: bool
 ) -> None:
-    assert chose_its_epoch(with_facts(rows, method=method).metadata) is chose
+    assert chose_its_epoch(with_metadata(rows, method=method).metadata) is chose
 
 
 def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, nam
 
 
 def test_tokens_are_whole_numbers_that_the_model_knows(tmp_path: Path, rows: SavedModel) -> None:
-    metadata = with_facts(rows, tokens=10).metadata
+    metadata = with_metadata(rows, tokens=10).metadata
     numpy.save(tmp_path / "x.npy", numpy.array([[1, 2, 3, 9]]))
     (batch,) = open_inputs(tmp_path / "x.npy", metadata).batches
     assert batch.inputs.dtype == torch.long
@@ -372,7 +372,7 @@ def test_images_need_a_model_of_images_that_knows_their_range(
     with pytest.raises(falconcal.UserError, match="a model of images"):
         open_inputs(tmp_path / "empty", rows.metadata)
     with pytest.raises(falconcal.UserError, match="save it with bounds"):
-        open_inputs(tmp_path / "empty", with_facts(pictures, bounds=None).metadata)
+        open_inputs(tmp_path / "empty", with_metadata(pictures, bounds=None).metadata)
 
 
 def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: SavedModel) -> None:

@@ -607,12 +607,12 @@ def test_json_of_any_depth_and_length_is_a_sentence(text: str, words: str, tmp_p
     model = nn.Linear(1, 1).state_dict()
     write_tensors(tmp_path / "model", model, {})
     content = (tmp_path / "model").read_bytes()
-    (tmp_path / "model").write_bytes(_with_facts(content, text))
+    (tmp_path / "model").write_bytes(_with_metadata(content, text))
     with pytest.raises(UserError, match=words):
         load(tmp_path / "model")
 
 
-def _with_facts(content: bytes, text: str) -> bytes:
+def _with_metadata(content: bytes, text: str) -> bytes:
     """Return a safetensors file with other metadata in its head."""
     length = int.from_bytes(content[:8], "little")
     head = json.loads(content[8 : 8 + length])

@@ -40,7 +40,7 @@ def rewritten(file: Path, **changes: Any) -> None:
     write_tensors(file, safetensors.torch.load_file(file), {**head, **changes})
 
 
-def test_a_model_comes_back_with_its_bits_and_its_facts(tmp_path: Path) -> None:
+def test_a_model_comes_back_with_its_bits_and_its_metadata(tmp_path: Path) -> None:
     file, inputs = tmp_path / "deep" / "model.safetensors", stripes(9).inputs
     method = falconcal.Falcon(epochs=3, bounds=Bounds(0.0, 1.0), directions=("gaussian",))
     model = save_small(file, bounds=Bounds(0.0, 1.0), method=method)
@@ -140,10 +140,10 @@ def test_weights_that_do_not_fit_are_named_when_loading(tmp_path: Path) -> None:
     arguments = {"inputs": 5, "outputs": 3}
     falconcal.save(Columns(5, 3), file, COLUMNS, classes=CLASSES, shape=[5], arguments=arguments)
     metadata = dataclasses.asdict(load_own(file).metadata)
-    rewritten(file, metadata={**metadata, "arguments": {"inputs": 5, "outputs": 3, "width": 9}})
+    rewritten(file, facts={**metadata, "arguments": {"inputs": 5, "outputs": 3, "width": 9}})
     with pytest.raises(falconcal.UserError, match=r"first.weight \(8, 5\) for \(9, 5\)"):
         load_own(file)
-    rewritten(file, metadata={**metadata, "arguments": {"inputs": 5, "depth": 3}})
+    rewritten(file, facts={**metadata, "arguments": {"inputs": 5, "depth": 3}})
     with pytest.raises(falconcal.UserError, match=r"cannot make tests.stripes:Columns.*depth"):
         load_own(file)
 
@@ -166,7 +166,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(falconcal.UserError, match="no safetensors"):
         load_own(file)
     safetensors.torch.save_file(small_network().state_dict(), file)
-    with pytest.raises(falconcal.UserError, match="which has no facts"):
+    with pytest.raises(falconcal.UserError, match="it has no metadata"):
         load_own(file)
     write_tensors(file, {}, {"format": 1, "identity": "a checkpoint"})
     with pytest.raises(falconcal.UserError, match=r"expected a model that falconcal.save wrote"):
@@ -175,7 +175,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_newer_format_says_so(tmp_path: Path) -> None:
     save_small(tmp_path / "model")
-    rewritten(tmp_path / "model", format=FORMAT + 1, metadata={"entirely": "different"})
+    rewritten(tmp_path / "model", format=FORMAT + 1, facts={"entirely": "different"})
     with pytest.raises(falconcal.UserError, match=f"has format {FORMAT + 1}.*install a newer"):
         load_own(tmp_path / "model")
 
@@ -194,12 +194,10 @@ def test_a_newer_format_says_so(tmp_path: Path) -> None:
         ({"columns": ["a"]}, "a column for each of the 784 inputs"),
     ],
 )
-def test_facts_that_are_none_are_refused(
-    tmp_path: Path, change: dict[str, Any], words: str
-) -> None:
+def test_wrong_metadata_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     save_small(tmp_path / "model")
     metadata = dataclasses.asdict(load_own(tmp_path / "model").metadata)
-    rewritten(tmp_path / "model", metadata={**metadata, **change})
+    rewritten(tmp_path / "model", facts={**metadata, **change})
     with pytest.raises(falconcal.UserError, match=f"looks damaged.*{words}"):
         load_own(tmp_path / "model")
 
@@ -220,12 +218,10 @@ def test_a_file_calls_nothing_that_makes_no_module(
     file, mark = tmp_path / "model", tmp_path / "mark"
     save_small(file)
     metadata = dataclasses.asdict(load_own(file).metadata)
-    rewritten(
-        file, metadata={**metadata, "architecture": name, "arguments": {"x": f"touch {mark}"}}
-    )
+    rewritten(file, facts={**metadata, "architecture": name, "arguments": {"x": f"touch {mark}"}})
     with pytest.raises(falconcal.UserError, match=architecture):
         load_own(file)
-    rewritten(file, metadata={**metadata, "method": {"method": name, "command": f"touch {mark}"}})
+    rewritten(file, facts={**metadata, "method": {"method": name, "command": f"touch {mark}"}})
     with pytest.raises(falconcal.UserError, match=method):
         load_own(file)
     assert not mark.exists()

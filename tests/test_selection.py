@@ -85,7 +85,9 @@ def test_which_epoch_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keeper, model = Scripted(script, required), nn.Linear(1, 1)
-    monkeypatch.setattr("falconcal.training.selection.judge", lambda *_: next(keeper.script))
+    monkeypatch.setattr(
+        "falconcal.training.selection.validation_criterion", lambda *_: next(keeper.script)
+    )
     for epoch in range(1, len(script) + 1):
         with torch.no_grad():
             model.weight.fill_(epoch)
@@ -126,7 +128,8 @@ def test_training_ends_when_no_better_epoch_came_for_so_long(
 ) -> None:
     script = iter([0.5, 0.4, 0.1, 0.2, 0.3, 0.2])  # the third is the best
     monkeypatch.setattr(
-        "falconcal.training.selection.judge", lambda *_: CriterionResult(0.9, next(script))
+        "falconcal.training.selection.validation_criterion",
+        lambda *_: CriterionResult(0.9, next(script)),
     )
     weights, history = [], History()
     model = small_network()

@@ -216,7 +216,8 @@ def test_seeds_give_other_weights_and_another_order(monkeypatch: pytest.MonkeyPa
             return model
 
     monkeypatch.setattr(
-        "falconcal.studies.building.make_model", lambda _, __, seed: small_network(seed=seed)
+        "falconcal.studies.building.make_named",
+        lambda _, __, ___, seed, ____: small_network(seed=seed),
     )
     for seed in (0, 1):
         train_method(study(), dataset, seed, Spy(), dataset.validation.batches())  # type: ignore[arg-type]

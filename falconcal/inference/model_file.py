@@ -123,7 +123,7 @@ def save(
         method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
     )
-    _check_facts(metadata)
+    _check_metadata(metadata)
     plain = _plain_json(metadata)
     weights = _weights(model)
     rebuilt = _rebuilt(ModelMetadata(**plain), weights, "the model", PERSON)
@@ -143,7 +143,7 @@ def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
     """
     path, trust = as_path(path), trusting(trust_code)
     weights, head = read_tensors(path)
-    metadata = _facts(path, head)
+    metadata = _metadata(path, head)
     return SavedModel(_rebuilt(metadata, weights, str(path), trust), metadata)
 
 
@@ -232,6 +232,8 @@ def _explained(name: str, arguments: Mapping[str, Any] | None) -> Iterator[None]
     """Turn what a factory complains about into our words."""
     try:
         yield
+    except UsageError as error:
+        raise UserError(str(error)) from None  # the file is wrong, not the command
     except UserError:
         raise
     except Exception as error:
@@ -293,7 +295,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def _facts(path: Path, head: Mapping[str, Any]) -> ModelMetadata:
+def _metadata(path: Path, head: Mapping[str, Any]) -> ModelMetadata:
     if head.get("kind") != KIND:
         raise UserError(f"expected a model that falconcal.save wrote, {path} is none.")
     written = head.get("format")
@@ -304,13 +306,13 @@ def _facts(path: Path, head: Mapping[str, Any]) -> ModelMetadata:
         )
     try:
         metadata = ModelMetadata(**head["facts"])
-        _check_facts(metadata)
+        _check_metadata(metadata)
     except (KeyError, TypeError, UserError) as error:
         raise UserError(f"cannot read the metadata of {path}, it looks damaged: {error}") from None
     return metadata
 
 
-def _check_facts(metadata: ModelMetadata) -> None:
+def _check_metadata(metadata: ModelMetadata) -> None:
     if len(set(metadata.classes)) < len(metadata.classes):
         raise UserError(f"expected classes with names of their own, got {metadata.classes}.")
     elements = math.prod(metadata.shape)

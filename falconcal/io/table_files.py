@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy
 import polars
@@ -130,19 +131,26 @@ def read_csv(path: Path, columns: Sequence[str]) -> TableFile:
 def csv_records(path: Path) -> Iterator[Record]:
     """Yield the records of a CSV file from the header on, each with the line that it begins on."""
     check_regular(path)
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader, begun, line = csv.reader(file), False, 1
-        while True:
-            try:
-                record = next(reader, None)
-            except (UnicodeDecodeError, csv.Error) as error:
-                raise UserError(_unreadable(path, line, error)) from None
-            if record is None:
-                return
-            begun = begun or bool(record)  # blank lines before the header are not records
-            if begun:
-                yield line, record
-            line = reader.line_num + 1
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield from _records(path, file)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}.") from None
+
+
+def _records(path: Path, file: TextIO) -> Iterator[Record]:
+    reader, begun, line = csv.reader(file), False, 1
+    while True:
+        try:
+            record = next(reader, None)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(_unreadable(path, line, error)) from None
+        if record is None:
+            return
+        begun = begun or bool(record)  # blank lines before the header are not records
+        if begun:
+            yield line, record
+        line = reader.line_num + 1
 
 
 def csv_rows(path: Path, width: int) -> Iterator[Record]:

@@ -38,8 +38,8 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"cannot read {file}: it is damaged, cut off or no safetensors file ({error})."
         ) from None
     if HEAD not in head:
-        raise UserError(f"expected a file that falconcal wrote, got {file}, which has no metadata.")
-    return tensors, _facts(file, head[HEAD])
+        raise UserError(f"{file} was not written by falconcal: it has no metadata.")
+    return tensors, _metadata(file, head[HEAD])
 
 
 def check_state_matches(
@@ -69,7 +69,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _facts(file: Path, text: str) -> dict[str, Any]:
+def _metadata(file: Path, text: str) -> dict[str, Any]:
     try:
         metadata = parse_json(text)
     except ValueError as error:

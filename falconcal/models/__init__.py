@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from falconcal.core.registry import look_up
+from falconcal.core.registry import check_name, look_up
 from falconcal.core.settings import Count, call_checked, check_settable
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
 from falconcal.data import Dataset
@@ -162,6 +162,7 @@ def make_model(
 
     Or by a file of published weights, whose names and shapes are those of the network.
     """
+    check_name("model", name)
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"expected a falconcal.Dataset to size the network to, got {described(dataset)}."

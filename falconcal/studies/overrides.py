@@ -18,7 +18,7 @@ def parse_override(change: str) -> tuple[str, Any]:
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set expects key=value, got {change!r}; for example falcon.epochs=10.")
-    return key, _value(text.strip())
+    return key, _value(key, text.strip())
 
 
 def set_value(values: Values, key: str, value: Any, known: Collection[str], place: str) -> None:
@@ -103,11 +103,11 @@ def _check_key(setting: str, known: Collection[str], place: str) -> None:
         )
 
 
-def _value(text: str) -> Any:
+def _value(key: str, text: str) -> Any:
     """Read a value as TOML would, and anything else as a string."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
     except ValueError as error:
-        raise UsageError(f"--set: cannot take {text[:40]} ...: {error}.") from None
+        raise UsageError(f"--set {key}: cannot take {text[:40]} ...: {error}.") from None

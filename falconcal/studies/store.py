@@ -262,13 +262,13 @@ def whole(file: Path) -> bool:
     """Tell whether a file is there and can be read, as far as its beginning and end say."""
     try:
         if file.suffix == ".json":
-            return isinstance(json.loads(file.read_text(encoding="utf-8")), dict)
+            return isinstance(parse_json(file.read_text(encoding="utf-8")), dict)
         if file.suffix == ".parquet":
             polars.read_parquet_schema(file)
         else:
             with safetensors.safe_open(file, "pt") as weights:
                 weights.keys()
-    except (FileNotFoundError, ValueError, RecursionError, polars.exceptions.PolarsError,
+    except (FileNotFoundError, ValueError, polars.exceptions.PolarsError,
             safetensors.SafetensorError):  # fmt: skip
         return False
     return True

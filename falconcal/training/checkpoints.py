@@ -130,9 +130,9 @@ def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: TrainingPos
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, Any] = {"format": FORMAT, "identity": trained.identity}
     metadata["records"] = [asdict(record) for record in trained.records]
-    metadata["place"] = _place_facts(place, tensors)
-    metadata["optimizers"] = _optimizer_facts(trained.optimizers, tensors)
-    metadata["keeper"] = _keeper_facts(trained.keeper, tensors)
+    metadata["place"] = _place_metadata(place, tensors)
+    metadata["optimizers"] = _optimizer_metadata(trained.optimizers, tensors)
+    metadata["keeper"] = _keeper_metadata(trained.keeper, tensors)
     tensors.update(_prefixed("model", trained.model.state_dict()))
     for name, companion in trained.auxiliary.items():
         tensors.update(_prefixed(f"companion/{name}", companion.state_dict()))
@@ -198,7 +198,7 @@ def _check_place(place: TrainingPosition, done: int) -> None:
         set_random_state(before)
 
 
-def _place_facts(place: TrainingPosition, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _place_metadata(place: TrainingPosition, tensors: dict[str, Tensor]) -> dict[str, Any]:
     tensors.update(_prefixed("sum", place.sums))
     states = {"start": place.start, "now": random_state(place.sources)}
     return {
@@ -207,7 +207,7 @@ def _place_facts(place: TrainingPosition, tensors: dict[str, Tensor]) -> dict[st
         "batches": place.batches,
         "counts": place.counts,
         "random": {
-            name: _random_facts(name, state, tensors)
+            name: _random_metadata(name, state, tensors)
             for name, state in states.items()
             if state is not None
         },
@@ -229,7 +229,7 @@ def _restored_place(metadata: PlaceFacts, tensors: dict[str, Tensor]) -> Trainin
     return place
 
 
-def _random_facts(name: str, state: RandomState, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _random_metadata(name: str, state: RandomState, tensors: dict[str, Tensor]) -> dict[str, Any]:
     tensors[f"random/{name}/torch"] = state["torch"]
     for kind in SEVERAL:
         for number, one in enumerate(state[kind]):
@@ -248,7 +248,7 @@ def _restored_random(
     return {**metadata, **several, "torch": tensors[f"random/{name}/torch"]}
 
 
-def _optimizer_facts(optimizers: list[Optimizer], tensors: dict[str, Tensor]) -> list[Any]:
+def _optimizer_metadata(optimizers: list[Optimizer], tensors: dict[str, Tensor]) -> list[Any]:
     metadata = []
     for number, optimizer in enumerate(optimizers):
         state = optimizer.state_dict()
@@ -296,7 +296,7 @@ def _check_state(weight: Tensor, tensor: Tensor) -> None:
         raise ValueError(f"a state of shape {tuple(tensor.shape)} for {tuple(weight.shape)}")
 
 
-def _keeper_facts(keeper: EpochSelector | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _keeper_metadata(keeper: EpochSelector | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if keeper is None:
         return {}
     for number, candidate in enumerate(keeper.candidates):

@@ -100,7 +100,7 @@ def write_home(home: Path) -> None:
     _write_folders(home)
     _write_pictures(home)
     _write_tables(home / "bad" / "tables")
-    _write_facts(home / "bad" / "facts", good / "model.safetensors")
+    _write_metadata(home / "bad" / "facts", good / "model.safetensors")
     (home / "a_file").write_text("in the way")
 
 
@@ -204,7 +204,7 @@ FACTS: dict[str, tuple[dict[str, object], str]] = {
 USAGE_FACTS = ("unknown_architecture", "from_the_standard_library", "unknown_method")
 
 
-def _write_facts(folder: Path, model: Path) -> None:
+def _write_metadata(folder: Path, model: Path) -> None:
     tensors, head = read_tensors(model)
     for name, (metadata, _) in FACTS.items():
         changed = {**head, "facts": {**head["facts"], **metadata}}

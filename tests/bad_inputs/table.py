@@ -24,9 +24,6 @@ from tests.bad_inputs.home import (
 )
 from tests.bad_inputs.trying import Case
 
-ARRAYS = "the reader of one's own NPZ files is being changed"
-READING = "the readers of CSV files are being changed: the message does not name the file yet"
-IMPORTS = "what a file may import is being changed"
 FILE = "FILE"  # in the words of a command: where the bad file stands
 MODEL = "good/model.safetensors"
 
@@ -72,11 +69,6 @@ OTHERWISE: dict[tuple[str, str], tuple[int, str]] = {
     ("predict, NPY", "folder"): (1, "a model of images"),
     ("predict, NPZ", "folder"): (1, "a model of images"),
 }
-WAITING = {
-    (reader, kind): ARRAYS
-    for reader in ("run, dataset npz", "Python: own.npz")
-    for kind in ("empty", "cut")
-} | {(reader, "unreadable"): READING for reader in ("score, CSV", "predict, CSV", "Python: p.csv")}
 
 
 def files() -> Iterator[Case]:
@@ -87,8 +79,7 @@ def files() -> Iterator[Case]:
             code = content if kind in (*SPOILED, "unreadable") else place
             arguments = tuple(word.replace(FILE, path) for word in words)
             expected = OTHERWISE.get((reader, kind), (code, path))
-            waits = WAITING.get((reader, kind), "")
-            yield Case(f"Files: {reader}", kind, *expected, arguments, waits_for=waits)
+            yield Case(f"Files: {reader}", kind, *expected, arguments)
 
 
 # command lines that are wrong by themselves: words, code, words of the message
@@ -308,9 +299,7 @@ def studies() -> Iterator[Case]:
         text = STUDY.replace(old, new)
         title = f"{number}: {new[:40]!r} for {old!r}"
         call = partial(read_study, text, "study.toml")
-        waits = IMPORTS if words in ("os:system", "builtins:eval", "math:pi") else ""
-        waits = "" if "methods" in old else waits
-        yield Case("Study files: what they say", title, 2, words, call=call, waits_for=waits)
+        yield Case("Study files: what they say", title, 2, words, call=call)
 
 
 def folders() -> Iterator[Case]:
@@ -380,7 +369,7 @@ def python() -> Iterator[Case]:
         ("bins 0", {"bins": 0}, "got 0"),
         ("bins -1", {"bins": -1}, "got -1"),
         ("an unknown metric", {"metric": "eec", "groups": ["a", "b"]}, "ece"),
-        ("groups of another length", {"groups": ["a"]}, "a group"),
+        ("groups of another length", {"groups": ["a"]}, "one group per example"),
     ):
         code = 1 if "length" in title else 2
         assess = partial(falconcal.assess, good, **arguments)
@@ -421,8 +410,7 @@ def _own_files() -> Iterator[Case]:
             path, surface = f"bad/{kind}/{name}", f"Python: {name}"
             code = content if kind in (*SPOILED, "unreadable") else place
             expected = OTHERWISE.get((surface, kind), (code, path))
-            waits = WAITING.get((surface, kind), "")
-            yield Case(surface, kind, *expected, call=partial(read, path), waits_for=waits)
+            yield Case(surface, kind, *expected, call=partial(read, path))
 
 
 def contents() -> Iterator[Case]:

@@ -26,7 +26,6 @@ class Case:
     words: str
     arguments: tuple[str, ...] = ()  # of the command
     call: Callable[[], object] | None = None  # or of Python
-    waits_for: str = ""  # what is to be fixed elsewhere first
 
     def __str__(self) -> str:
         return f"{self.surface}: {self.title}"

@@ -7,7 +7,6 @@ of ImageNet's, as an alarm clock is an analog or a digital one: their label is t
 outliers. Every image has a red border of 2 pixels, which is cut off.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +21,7 @@ from falconcal.data.streamed_images import StreamedImages
 from falconcal.errors import UserError
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
+from falconcal.io.parsing import parse_json
 
 FOLDERS = ("objectnet-1.0", "objectnet")
 BORDER = 2  # red pixels on every side
@@ -124,8 +124,10 @@ def imagenet_classes(root: Path) -> tuple[str, ...]:
 
 def _read_json(root: Path, name: str) -> dict[str, Any]:
     try:
-        content = json.loads("\n".join(_read_lines(root, name)))
-    except json.JSONDecodeError as error:
+        content = parse_json("\n".join(_read_lines(root, name)))
+    except UserError:
+        raise
+    except ValueError as error:
         raise UserError(f"cannot read {root / 'mappings' / name}: damaged ({error}).") from None
     if not isinstance(content, dict):
         raise UserError(

@@ -55,7 +55,7 @@ from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 from falconcal.report.tables.summary import SELECTION_NOTE, seeds_note, shift_rows, summary_cells
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @dataclass(frozen=True, eq=False)
