@@ -60,10 +60,10 @@ def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
 
 STARTER = """
 import os, sys, time
-from falconcal import spawning
+from falconcal.core import child_processes
 from tests.slow_to_import import BEGUN, work
 os.environ[BEGUN] = sys.argv[1]
-spawning.start(work)
+child_processes.start_process(work)
 time.sleep(60)
 """
 

@@ -20,7 +20,7 @@ class Method(Protocol):
 class BuildsModule(Method, Protocol):
     """A method whose ``fit`` returns something other than the model it was given.
 
-    ``structure`` puts the same thing together around a model without training it, so that stored
+    ``build`` puts the same thing together around a model without training it, so that stored
     weights can be loaded into it.
     """
 

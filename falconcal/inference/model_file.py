@@ -209,8 +209,8 @@ def _check_members(method: Method | None, tensors: int, source: str) -> None:
 
 def _structured(model: nn.Module, method: Method | None) -> nn.Module:
     """Return what the method's ``fit`` would return around the model, not trained."""
-    structure = getattr(method, "structure", None)
-    wrapped: nn.Module = model if structure is None else structure(model)
+    build = getattr(method, "build", None)
+    wrapped: nn.Module = model if build is None else build(model)
     return wrapped
 
 
