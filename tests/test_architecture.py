@@ -93,6 +93,13 @@ def test_the_rooms_are_the_folders_there_are() -> None:
     assert loose == {"__init__", "__main__", "errors"}
 
 
+def test_the_page_on_architecture_names_the_rooms_in_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    line = page.partition("\n\n    ")[2].partition("\n\n")[0]
+    assert re.split(r"\s*->\s*", line) == ROOMS
+    assert re.findall(r"^\| `(\w+)(?:/|\.py)` \|", page, flags=re.MULTILINE) == ROOMS
+
+
 def test_a_report_knows_no_method_and_no_study() -> None:
     for path in (PACKAGE / "report").rglob("*.py"):
         assert not imports_of(path) & {"methods", "training", "models", "studies"}
