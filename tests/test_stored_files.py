@@ -55,7 +55,9 @@ def test_a_stored_folder_is_complete_and_its_rows_are_the_same(folder: Path) -> 
     methods = ["dropout", "falcon", "temperature"]
     old = polars.read_parquet(before).filter(polars.col("method").is_in(methods))
     new = polars.read_parquet(folder / "run" / "rows.parquet")
-    assert new.equals(old)
+    same = polars.col("metric") != "smooth_ece"  # its grid closes its cells on the right since
+    assert new.filter(same).equals(old.filter(same))
+    assert (new["value"] - old["value"]).abs().max() < 1e-4  # type: ignore[operator]
     assert len(load_results(folder / "run").runs) == 3
 
 
