@@ -36,7 +36,7 @@ CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), 
 STEPPED = [
     name
     for name, method in METHODS.items()
-    if hasattr(method(), "objectives") and not hasattr(method(), "companions")
+    if hasattr(method(), "objectives") and not hasattr(method(), "auxiliary")
 ]
 
 

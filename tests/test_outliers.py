@@ -91,7 +91,7 @@ def test_any_dataset_of_the_same_shape_serves(tiny: Dataset) -> None:
         all_of(digits, Examples(tiny.test.inputs, tiny.test.labels, Bounds(-1, 1)))
     with pytest.raises(UserError, match="Did you mean 'uniform_noise'"):
         find_outliers("uniform_nose")
-    with pytest.raises(UserError, match=r"falconcal\.Outliers"):
+    with pytest.raises(UserError, match=r"falconcal\.shifts\.Outliers"):
         find_outliers("tests.stripes:inverted")
 
 

@@ -96,7 +96,7 @@ def test_predict_refuses_an_empty_loader() -> None:
 
 
 def test_predict_refuses_a_model_with_the_wrong_number_of_outputs() -> None:
-    with pytest.raises(UserError, match=r"\(10, 3\).*\(10, 4\).*one output a class"):
+    with pytest.raises(UserError, match=r"\(10, 3\).*\(10, 4\).*one output per class"):
         predict(small_network(outputs=4), stripes(10))
 
 

@@ -782,7 +782,7 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(one_run, "score", stop)
+        patched.setattr(one_run, "score_under_shift", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(study(), tmp_path, Silent(), ["dropout"])
     assert list(tmp_path.glob("checkpoints/**/*.safetensors"))

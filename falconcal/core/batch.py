@@ -71,7 +71,9 @@ def shape_of(tensor: Tensor) -> str:
 def check_batches(batches: object, role: str = "") -> None:
     """Refuse what cannot be batches at all."""
     words = f"{role} batches" if role else "batches"
-    if callable(getattr(batches, "batches", None)):  # examples, or a dataset's part
+    if not isinstance(batches, type) and callable(
+        getattr(batches, "batches", None)
+    ):  # a dataset's part
         raise UserError(
             f"expected {words}, got {type(batches).__name__} that are not cut into any: say their "
             "size, as in examples.batches(100, shuffle=True)."

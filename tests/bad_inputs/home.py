@@ -100,7 +100,7 @@ def write_home(home: Path) -> None:
     _write_folders(home)
     _write_pictures(home)
     _write_tables(home / "bad" / "tables")
-    _write_metadata(home / "bad" / "facts", good / "model.safetensors")
+    _write_metadata(home / "bad" / "metadata", good / "model.safetensors")
     (home / "a_file").write_text("in the way")
 
 
