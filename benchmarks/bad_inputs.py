@@ -6,7 +6,7 @@ python -m benchmarks.bad_inputs
 from collections import Counter
 from pathlib import Path
 
-from tests.bad_inputs.table import cases
+from tests.helpers.bad_inputs.table import cases
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad_inputs.md"
 TEXT = """# Bad inputs
@@ -24,7 +24,7 @@ it was before.
 {rows}
 | **All** | **{total}** |
 
-Written by `python -m benchmarks.bad_inputs`; the tables are in `tests/bad_inputs/table.py`.
+Written by `python -m benchmarks.bad_inputs`; the tables are in `tests/helpers/bad_inputs/table.py`.
 """
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from benchmarks.pages import write_between
 from falconcal.shifts import corruption_shifts
 from falconcal.shifts.corruptions import CORRUPTIONS
-from tests.peer_corruptions import Peer, peer
+from tests.helpers.peer_corruptions import Peer, peer
 
 SIZES = {32: 256, 224: 16}  # pixels a side: images a batch
 

@@ -1,0 +1,78 @@
+"""The pages of results say what the kept rows say."""
+
+import json
+from collections import Counter
+
+import polars
+
+from benchmarks import cost_page, metric_speed, mnist_results
+from benchmarks.mnist_tables import Kept
+from benchmarks.pages import put_between
+from benchmarks.timing import read_figures, repeated, shown
+from tests.helpers.paths import ROOT
+
+
+def test_the_results_on_mnist_are_written_from_what_is_kept() -> None:
+    assert (ROOT / "RESULTS.md").read_text() == mnist_results.page()
+
+
+def test_the_results_on_mnist_say_how_many_trials_each_method_had() -> None:
+    """Counted from the files line by line, not by the code that writes the page."""
+    folder, counts = ROOT / "results" / "mnist" / "tuning", Counter[str]()
+    for file in folder.glob("*trials.jsonl"):
+        for line in file.read_text().splitlines():
+            trial = json.loads(line)
+            counts[trial["method"]] += trial["state"] == "complete"
+    page = " ".join(mnist_results.page().split())
+    assert "the same effort for every method" not in page
+    assert f"`falcon_mixed` had {counts['falcon_mixed']} trials in all" in page
+    family = sum(count for name, count in counts.items() if name.startswith("falcon"))
+    assert (counts["falcon_mixed"], family) == (12, 74)
+    assert f"FALCON's family together {family}; every other row had {counts['falcon']}" in page
+
+
+def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page() -> None:
+    page = mnist_results.page()
+    assert "| at most 0.040 |" in page
+    assert "| 0.04 |" not in page
+
+
+def test_the_page_on_cost_is_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "cost.md").read_text()
+    assert page == cost_page.filled(page)
+
+
+def test_a_cost_that_two_tables_show_is_one_number() -> None:
+    """FALCON's step on LeNet, a Bayesian step and MC dropout's prediction: a row each."""
+    lines = (ROOT / "docs" / "cost.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = {row[0]: row[1:] for row in rows if len(row) > 2}
+    assert cells["falcon"][0] == cells["step, LeNet, shared"][0]
+    assert cells["mc_dropout"][1] == cells["LeNet, 100 images"][0]
+    for name in ("svi", "last_layer_svi", "mnf"):
+        assert cells[name][0] == cells[f"step, LeNet, {name}"][0]
+
+
+def test_the_speed_of_metrics_is_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "evidence.md").read_text()
+    found = read_figures(ROOT / "results" / "evidence" / "speed.json")
+    assert page == put_between(page, "speed", "metric_speed", metric_speed.page(found))
+
+
+def test_a_figure_is_the_median_of_its_repetitions_with_their_spread() -> None:
+    values = iter([2.5, 2.0, 2.25])
+    found = repeated(lambda: {"step": next(values)})
+    assert found == {"step": [2.5, 2.0, 2.25]}
+    assert shown(found["step"]) == "2.25 (2 to 2.5)"
+    assert shown([2.21]) == "2.21"
+
+
+def test_the_headline_on_mnist_is_that_of_the_rows() -> None:
+    """By hand: the mean over the nine shifts of every seed, then over seeds."""
+    kept = Kept(ROOT / "results" / "mnist" / "main")
+    rows = kept.rows.filter(method="falcon", metric="micro_ece", variant="default")
+    tested = rows.filter(polars.col("shift").is_in(kept.study["shifts"]))
+    assert len(tested) == 9 * len(kept.values("falcon", "accuracy"))
+    mean = sum(tested["value"]) / len(tested)
+    (line,) = [one for one in mnist_results.page().splitlines() if one.startswith("| falcon |")][:1]
+    assert f"| {mean:.3f} ± " in line
