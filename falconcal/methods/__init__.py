@@ -31,6 +31,7 @@ from falconcal.recalibration import (
     HistogramBinning,
     Isotonic,
     ScalingBinning,
+    ShiftTemperature,
     Temperature,
     VectorScaling,
 )
@@ -55,6 +56,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "isotonic": Isotonic,
     "histogram": HistogramBinning,
     "scaling_binning": ScalingBinning,
+    "shift_temperature": ShiftTemperature,
 }
 
 __all__ = [

@@ -1,14 +1,17 @@
-"""Recalibration: what a validation set can still mend in a fitted classifier, one file each.
+"""Recalibration: what validation data can still improve in a fitted classifier, one file each.
 
 Adding one: write ``recalibration/NAME.py`` in the order of its neighbours (docstring with citation,
 settings, ``learn``, ``apply``, helpers) and add a line to ``METHODS`` in ``methods/__init__.py``.
 """
 
 from falconcal.errors import CalibrationWarning
-from falconcal.recalibration.calibrator import CalibratedModel, Calibrator, FittedCalibrator
+from falconcal.recalibration.calibrated_model import CalibratedModel, FittedCalibrator
+from falconcal.recalibration.calibrator import Calibrator
+from falconcal.recalibration.fit_record import FitRecord
 from falconcal.recalibration.histogram_binning import HistogramBinning
 from falconcal.recalibration.isotonic import Isotonic
 from falconcal.recalibration.scaling_binning import ScalingBinning
+from falconcal.recalibration.shift_temperature import ShiftTemperature
 from falconcal.recalibration.temperature import Temperature
 from falconcal.recalibration.vector import VectorScaling
 
@@ -16,10 +19,12 @@ __all__ = [
     "CalibratedModel",
     "CalibrationWarning",
     "Calibrator",
+    "FitRecord",
     "FittedCalibrator",
     "HistogramBinning",
     "Isotonic",
     "ScalingBinning",
+    "ShiftTemperature",
     "Temperature",
     "VectorScaling",
 ]

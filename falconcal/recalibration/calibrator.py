@@ -1,28 +1,44 @@
 """What all recalibration shares: the verb ``fit``, the fitted calibration, the wrapped model.
 
 A calibrator brings two pure functions, ``learn`` (log-probabilities and labels to parameters) and
-``apply`` (log-probabilities and parameters to log-probabilities). Everything is computed in
-float64. A probability below 2.2e-308, the smallest normal float64, counts as that on the way in, so
-the log of 0 is -708.4; ``Predictions`` and the metrics floor what comes out in the same way, and
-every likelihood is finite.
+``apply`` (log-probabilities and parameters to log-probabilities); one that looks at more of an
+example than its log-probabilities also brings an ``observer`` that makes features of it. Everything
+is computed in float64. A probability below 2.2e-308, the smallest normal float64, counts as that on
+the way in, so the log of 0 is -708.4; ``Predictions`` and the metrics floor what comes out in the
+same way, and every likelihood is finite.
 """
 
 import abc
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from falconcal.core.batch import Batches
 from falconcal.core.method import Base, build_untrained
 from falconcal.core.module_state import check_module
 from falconcal.core.randomness import seeded_random
-from falconcal.core.settings import settings
-from falconcal.data import Batches
+from falconcal.core.settings import Count, Fraction, settings
+from falconcal.data import Examples
 from falconcal.errors import UserError
-from falconcal.metrics.predictions import LOWEST_LOG, Data, Predictions, as_record
+from falconcal.metrics.predictions import Data
 from falconcal.models.predict import predict
+from falconcal.recalibration.calibrated_model import (
+    CalibratedModel,
+    FittedCalibrator,
+    Parameters,
+    all_classes,
+    calibration_beside,
+    floored_log_probs,
+)
+from falconcal.recalibration.fitting import check_fit_labels, fit_on_copies, needed
+from falconcal.recalibration.ladder import Ladder, Perturbed
+from falconcal.recalibration.neighbours import Neighbours
+from falconcal.recalibration.unit_range import StatedNormalisation, StatedRange
 
-Parameters = dict[str, Tensor]
+NameList = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 @settings
@@ -31,87 +47,108 @@ class Calibrator(abc.ABC):
 
     parameter_names: ClassVar[tuple[str, ...]]  # of the parameters
 
-    base: Base | None = None  # the method that trains; None takes the model as it comes
+    base: Base | None = None
+    """The method that trains what is calibrated; None takes the model as it comes."""
+    perturbed: Perturbed = field(default_factory=dict)
+    """Families of shifts under which copies of the validation data are used for fitting too: names,
+    a table of names and strengths (numbers, ``"spread"``, ``"matched"`` or ``{"accuracy": [0.9,
+    0.5]}``), or ``"crafted"`` for those made for the kind of data. Empty fits on clean data
+    alone."""
+    outliers: NameList = ()
+    """Sets of outliers to fit on too, by name."""
+    clean_share: Fraction = 0.8
+    """Fraction of the total weight that the clean copy has beside perturbed ones."""
+    outlier_share: Fraction = 0.1
+    """Fraction of the total weight that all outliers have together."""
+    leave_out: NameList = ()
+    """Families and outliers that are never fitted on, as those that a study tests."""
+    fit_examples: Count = 1000
+    """Validation examples that are copied, at most."""
+    check_families: bool = True
+    """Whether the fit is repeated without some families, to say what to expect of others."""
+    bounds: StatedRange = "data"
+    """Lowest and highest value of the inputs, such as (0, 1); ``"data"`` takes what the data
+    say."""
+    normalisation: StatedNormalisation | None = None
+    """Mean and deviation per channel that pixels from 0 to 1 were normalised by, if they were."""
 
-    def fit(self, model: nn.Module, train: Batches | None, validation: Batches) -> nn.Module:
-        """Return the model wrapped with its calibration; without a base ``train`` is not read."""
+    def fit(
+        self, model: nn.Module, train: Batches | None = None, validation: Batches | None = None
+    ) -> nn.Module:
+        """Return the model wrapped with its calibration.
+
+        Args:
+            model: The network, logits out. With a base it is trained first.
+            train: Training batches, for the base and for calibrators that store examples.
+            validation: Labelled batches that did not train the model.
+
+        Returns:
+            A module that gives normalised log-probabilities, in inference mode.
+
+        Raises:
+            UserError: If ``validation`` is missing, or ``train`` where the base needs it.
+        """
         check_module(model)
-        fitted = model if self.base is None else self.base.fit(model, _given(train), validation)
-        with seeded_random(0):  # walking through a DataLoader draws from the caller's numbers
-            predictions = predict(fitted, validation, single_process=True)
+        fitted = model
+        if self.base is not None:
+            fitted = self.base.fit(model, needed("train", train), needed("validation", validation))
+        with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers
+            if not self.ladder.is_clean_alone or self.observes:
+                return fit_on_copies(self, fitted, train, needed("validation", validation))
+            predictions = predict(fitted, needed("validation", validation), single_process=True)
         calibration = self.fit_predictions(predictions)
-        return CalibratedModel(fitted, _beside(fitted, calibration)).eval()
+        return CalibratedModel(fitted, calibration_beside(fitted, calibration)).eval()
 
-    def fit_predictions(self, predictions: Data) -> "FittedCalibrator":
+    @property
+    def ladder(self) -> Ladder:
+        """Which copies of the validation data are fitted on."""
+        seed: int = getattr(self, "seed", 0)
+        return Ladder(
+            self.perturbed,
+            self.outliers,
+            self.clean_share,
+            self.outlier_share,
+            self.leave_out,
+            seed,
+        )
+
+    @property
+    def observes(self) -> bool:
+        """Whether it looks at more of an example than its log-probabilities."""
+        return type(self).observer is not Calibrator.observer
+
+    def observer(self, model: nn.Module, home: Examples) -> Neighbours:
+        """Return what makes features of examples, from training examples ``home``."""
+        raise NotImplementedError
+
+    def fit_predictions(self, predictions: Data) -> FittedCalibrator:
         """Return the calibration that these predictions and their labels ask for, on the CPU."""
+        if self.observes:
+            raise UserError(
+                f"{type(self).__name__} looks at examples, not at predictions alone: call "
+                "fit(model, train=..., validation=...)."
+            )
         predictions = all_classes(predictions)
-        _check(predictions)
+        check_fit_labels(predictions.labels)
         log_probs = floored_log_probs(predictions.log_probs.double().cpu())  # (N, C)
         return FittedCalibrator(self, self.learn(log_probs, predictions.labels.cpu()))
 
     def build(self, model: nn.Module) -> nn.Module:
         unfitted = {name: torch.empty(0, dtype=torch.float64) for name in self.parameter_names}
-        return CalibratedModel(
-            build_untrained(self.base, model), FittedCalibrator(self, unfitted)
-        ).eval()
+        inner = build_untrained(self.base, model)
+        observer = Neighbours() if self.observes else None
+        return CalibratedModel(inner, FittedCalibrator(self, unfitted), observer).eval()
 
     @abc.abstractmethod
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
-        """Return the parameters: (N, C) float64 and finite, (N,) -> tensors by name."""
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
+        """Return the parameters: (N, C) float64 and finite, (N,) -> tensors by name.
+
+        ``weights`` (N,) sum to 1; without them all examples count alike.
+        """
 
     @abc.abstractmethod
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
         """Return calibrated log-probabilities, normalised: (N, C) -> (N, C)."""
-
-
-class FittedCalibrator(nn.Module):
-    """A fitted calibration: logits in, normalised log-probabilities out; parameters are buffers."""
-
-    def __init__(self, calibrator: Calibrator, parameters: Parameters) -> None:
-        super().__init__()
-        self.calibrator = calibrator
-        for name in calibrator.parameter_names:
-            self.register_buffer(name, parameters[name])
-        register: Any = self.register_load_state_dict_pre_hook  # torch gives it no types
-        register(_sized_as_stored)
-
-    def forward(self, logits: Tensor) -> Tensor:  # (N, C) -> (N, C)
-        parameters = dict(self.named_buffers())
-        wide = logits.to(next(iter(parameters.values())).dtype)
-        return self.calibrator.apply(floored_log_probs(wide), **parameters)
-
-    def transform(self, predictions: Data) -> Predictions:
-        """Return the predictions calibrated, their labels as they were."""
-        predictions = all_classes(predictions)
-        with torch.no_grad():
-            return Predictions(self(predictions.log_probs), predictions.labels)
-
-
-class CalibratedModel(nn.Module):
-    """A model and its calibration: inputs in, normalised log-probabilities out."""
-
-    def __init__(self, model: nn.Module, calibration: FittedCalibrator) -> None:
-        super().__init__()
-        self.model, self.calibration = model, calibration
-
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        log_probs: Tensor = self.calibration(self.model(inputs))
-        return log_probs
-
-
-def all_classes(data: Data) -> Predictions:
-    """Return predictions; scores, which have lost their probabilities, are refused."""
-    record = as_record(data)
-    if not isinstance(record, Predictions):
-        raise UserError(
-            f"calibration needs the probabilities of all classes, got {type(data).__name__}: keep "
-            "the Predictions."
-        )
-    return record
-
-
-def floored_log_probs(logits: Tensor) -> Tensor:
-    return logits.log_softmax(1).clamp_min(LOWEST_LOG)  # (N, C)
 
 
 def renormalised(probabilities: Tensor) -> Tensor:
@@ -129,40 +166,3 @@ def floored_log(probabilities: Tensor) -> Tensor:
 def one_vs_rest(labels: Tensor, classes: int) -> Tensor:
     """Return for every class whether it is the true one: (N,) -> (C, N) of 0 and 1."""
     return nn.functional.one_hot(labels, classes).T.double()
-
-
-def _sized_as_stored(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Give buffers the sizes of the stored ones: how many there are is known by fitting alone."""
-    for name, buffer in module.named_buffers(recurse=False):
-        stored = state.get(prefix + name)
-        if stored is not None:
-            module.register_buffer(name, torch.empty_like(stored, device=buffer.device))
-
-
-def _beside(model: nn.Module, calibration: FittedCalibrator) -> FittedCalibrator:
-    """Return the calibration where the model is, in float32 where there is no float64."""
-    device = next(model.parameters(), torch.empty(0)).device
-    return calibration.to(device, torch.float32 if device.type == "mps" else torch.float64)
-
-
-def _given(train: Batches | None) -> Batches:
-    if train is None:
-        raise UserError("expected training batches for the base method, got None.")
-    return train
-
-
-def _check(predictions: Predictions) -> None:
-    """Refuse what no calibration can be learned from."""
-    labels = predictions.labels
-    if len(labels) == 0:
-        raise UserError("expected validation examples to calibrate on, got none.")
-    if (labels < 0).any():
-        raise UserError(
-            "calibration needs the true class of every validation example, got "
-            f"{int((labels < 0).sum())} labels of -1: leave these examples out."
-        )
-    if (labels == labels[0]).all():
-        raise UserError(
-            f"expected validation examples of at least 2 classes, got class {int(labels[0])} "
-            "alone: calibrate on data that holds several."
-        )

@@ -10,8 +10,16 @@ from torch import Tensor
 Vector = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
 
-def minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Return where a loss of a float64 tensor is lowest, sought from a start."""
+def minimise(
+    loss: Callable[[Tensor], Tensor],
+    start: Tensor,
+    iterations: int = 10_000,
+    lowest: Tensor | None = None,
+) -> Tensor:
+    """Return where a loss of a float64 tensor is lowest, sought from a start.
+
+    ``lowest``, of the shape of the start, is the least that each value may be.
+    """
 
     def value_and_gradient(flat: Vector) -> tuple[float, Vector]:
         with torch.enable_grad():
@@ -25,6 +33,7 @@ def minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
         start.flatten().numpy(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9},
+        bounds=None if lowest is None else [(low, None) for low in lowest.flatten().tolist()],
+        options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": 1e-15, "gtol": 1e-9},
     )
     return torch.tensor(found.x).reshape(start.shape)

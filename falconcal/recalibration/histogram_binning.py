@@ -29,11 +29,12 @@ class HistogramBinning(Calibrator):
     bins: Count = 10
     spacing: Literal["mass", "width"] = "mass"  # equally many examples a bin, or equally wide
 
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         probs, truth = log_probs.exp().T, one_vs_rest(labels, log_probs.shape[1])  # (C, N)
         by_mass = self.spacing == "mass"
-        edges = mass_edges(probs, self.bins) if by_mass else width_edges(probs, self.bins)
-        return {"edges": edges, "values": bin_means(probs, edges, truth, middles(edges))}
+        edges = mass_edges(probs, self.bins, weights) if by_mass else width_edges(probs, self.bins)
+        values = bin_means(probs, edges, truth, middles(edges), weights)
+        return {"edges": edges, "values": values}
 
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
         probs = log_probs.exp().T.contiguous()  # (C, N)
@@ -47,15 +48,22 @@ def width_edges(probs: Tensor, bins: int) -> Tensor:
     return edges.expand(len(probs), -1).contiguous()
 
 
-def mass_edges(probs: Tensor, bins: int) -> Tensor:
-    """Return inner edges between equally many examples, half way between two: (C, M - 1).
+def mass_edges(probs: Tensor, bins: int, weights: Tensor | None = None) -> Tensor:
+    """Return inner edges between equally many examples, or equal weights, half way between two.
 
-    Examples of equal probability cannot be told apart: an edge among them leaves bins unequal.
+    (C, N) -> (C, M - 1). Examples of equal probability cannot be told apart: an edge among them
+    leaves bins unequal.
     """
-    ordered, count = probs.sort(1).values, probs.shape[1]  # (C, N)
-    upper = torch.arange(1, bins) * count // bins  # the first example above each edge
-    below = ordered[:, (upper - 1).clamp_min(0)]
-    return (below + ordered[:, upper]) / 2
+    (ordered, order), count = probs.sort(1), probs.shape[1]  # (C, N)
+    # the first example above each edge
+    if weights is None:
+        upper = (torch.arange(1, bins) * count // bins).expand(len(probs), -1)
+    else:
+        passed = weights[order].cumsum(1)  # (C, N)
+        shares = torch.arange(1, bins, dtype=passed.dtype) / bins * passed[:, -1:]
+        # a sum of weights that rounding alone keeps below an edge has reached it
+        upper = (torch.searchsorted(passed, shares * (1 - 1e-12)) + 1).clamp(max=count - 1)
+    return (ordered.gather(1, (upper - 1).clamp_min(0)) + ordered.gather(1, upper)) / 2
 
 
 def bin_of_probability(probs: Tensor, edges: Tensor) -> Tensor:
@@ -63,12 +71,15 @@ def bin_of_probability(probs: Tensor, edges: Tensor) -> Tensor:
     return torch.searchsorted(edges, probs.contiguous())
 
 
-def bin_means(probs: Tensor, edges: Tensor, what: Tensor, empty: Tensor) -> Tensor:
+def bin_means(
+    probs: Tensor, edges: Tensor, what: Tensor, empty: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """Return the mean of something in each bin, and where a bin is empty what is given: (C, M)."""
     index = bin_of_probability(probs, edges)  # (C, N)
-    counts = torch.zeros_like(empty).scatter_add(1, index, torch.ones_like(what))
-    sums = torch.zeros_like(empty).scatter_add(1, index, what)
-    return torch.where(counts > 0, sums / counts.clamp_min(1), empty)
+    each = torch.ones_like(what) if weights is None else weights.expand_as(what)
+    counts = torch.zeros_like(empty).scatter_add(1, index, each)
+    sums = torch.zeros_like(empty).scatter_add(1, index, each * what)
+    return torch.where(counts > 0, sums / counts.where(counts > 0, 1.0), empty)
 
 
 def middles(edges: Tensor) -> Tensor:

@@ -26,9 +26,9 @@ class Isotonic(Calibrator):
         "values",
     )  # (C, K): curves, padded at the end
 
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         probs, truth = log_probs.exp().T, one_vs_rest(labels, log_probs.shape[1])  # (C, N)
-        curves = [rising_curve(*pair) for pair in zip(probs, truth, strict=True)]
+        curves = [rising_curve(*pair, weights) for pair in zip(probs, truth, strict=True)]
         points, values = (_padded(list(rows)) for rows in zip(*curves, strict=True))
         return {"points": points, "values": values}
 
@@ -37,11 +37,15 @@ class Isotonic(Calibrator):
         return renormalised(interpolated(log_probs.exp().T, points, values).T)
 
 
-def rising_curve(probs: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def rising_curve(
+    probs: Tensor, truth: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the corners of the isotonic fit of truth on probability: (N,), (N,) -> (K,), (K,)."""
     rounded = probs.numpy().round(15)  # what rounding alone tells apart is one point
-    points, place, counts = numpy.unique(rounded, return_inverse=True, return_counts=True)
-    means = numpy.bincount(place, weights=truth.numpy()) / counts
+    points, place = numpy.unique(rounded, return_inverse=True)
+    each = numpy.ones(len(rounded)) if weights is None else weights.numpy()
+    counts = numpy.bincount(place, weights=each)
+    means = numpy.bincount(place, weights=each * truth.numpy()) / counts
     fit = scipy.optimize.isotonic_regression(means, weights=counts)
     values = torch.from_numpy(fit.x).clamp(0, 1)
     before = values.diff(prepend=values[:1] - 1) != 0

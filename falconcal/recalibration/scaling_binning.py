@@ -49,15 +49,17 @@ class ScalingBinning(Calibrator):
     bins: Count = 10
     seed: Seed = 0  # of the three parts
 
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         first, second, third = three_parts(len(labels), self.bins, self.seed)
         fit, scaled = SCALINGS[self.kind]
-        scaling = fit(log_probs[first], labels[first])
+        own = [_shares(weights, part) for part in (first, second, third)]
+        scaling = fit(log_probs[first], labels[first], own[0])
         masses, means = scaled(log_probs[second], scaling), scaled(log_probs[third], scaling)
-        edges = mass_edges(masses, self.bins)
+        edges = mass_edges(masses, self.bins, own[1])
         # a bin that the third part misses is filled from the second, which made it
-        spare = bin_means(masses, edges, masses, middles(edges))
-        return {"scaling": scaling, "edges": edges, "values": bin_means(means, edges, means, spare)}
+        spare = bin_means(masses, edges, masses, middles(edges), own[1])
+        values = bin_means(means, edges, means, spare, own[2])
+        return {"scaling": scaling, "edges": edges, "values": values}
 
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
         _, scaled = SCALINGS[self.kind]
@@ -79,8 +81,12 @@ def three_parts(examples: int, bins: int, seed: int) -> tuple[Tensor, ...]:
     return order.tensor_split(3)
 
 
-def _temperature(log_probs: Tensor, labels: Tensor) -> Tensor:
-    return torch.tensor([best_temperature(log_probs, labels)], dtype=torch.float64)
+def _shares(weights: Tensor | None, part: Tensor) -> Tensor | None:
+    return None if weights is None else weights[part] / weights[part].sum()
+
+
+def _temperature(log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    return torch.tensor([best_temperature(log_probs, labels, weights)], dtype=torch.float64)
 
 
 def top_probability(log_probs: Tensor, temperature: Tensor) -> Tensor:
@@ -88,7 +94,7 @@ def top_probability(log_probs: Tensor, temperature: Tensor) -> Tensor:
     return (log_probs / temperature).softmax(1).max(1).values[None]
 
 
-def platt(log_probs: Tensor, labels: Tensor) -> Tensor:
+def platt(log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return slope and offset of the log-odds of each class: (N, C), (N,) -> (2, C).
 
     Platt's targets, (n + 1) / (n + 2) for the n examples of a class and 1 / (m + 2) for the m of
@@ -101,7 +107,10 @@ def platt(log_probs: Tensor, labels: Tensor) -> Tensor:
 
     def loss(line: Tensor) -> Tensor:  # (2, C)
         scores = line[0] * odds + line[1]
-        return functional.binary_cross_entropy_with_logits(scores, targets)
+        if weights is None:
+            return functional.binary_cross_entropy_with_logits(scores, targets)
+        losses = functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+        return (weights * losses.mean(1)).sum()
 
     return minimise(loss, plain)
 
@@ -129,8 +138,9 @@ def with_top_probability(logits: Tensor, confidence: Tensor) -> Tensor:
     return (others + floored_log(1 - top)).scatter(1, winner, floored_log(top))
 
 
-Fit = Callable[[Tensor, Tensor], Tensor]
-SCALINGS: dict[str, tuple[Fit, Fit]] = {
+Fit = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Scale = Callable[[Tensor, Tensor], Tensor]
+SCALINGS: dict[str, tuple[Fit, Scale]] = {
     "top_label": (_temperature, top_probability),
     "marginal": (platt, platt_scaled),
 }

@@ -12,6 +12,7 @@ mean confidence after n right answers of n is (n + 1) / (n + 2), and a warning s
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import scipy.optimize
@@ -32,24 +33,25 @@ class Temperature(Calibrator):
 
     parameter_names: ClassVar[tuple[str, ...]] = ("temperature",)
 
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
-        temperature = best_temperature(log_probs, labels)
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
+        temperature = best_temperature(log_probs, labels, weights)
         return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
 
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
         return (log_probs / parameters["temperature"]).log_softmax(1)
 
 
-def best_temperature(log_probs: Tensor, labels: Tensor) -> float:
-    """Return the T of the lowest mean negative log-likelihood: (N, C), (N,)."""
+def best_temperature(log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
+    """Return the T of the lowest mean negative log-likelihood: (N, C), (N,), (N,) of sum 1."""
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
     if (truth >= log_probs.max(1).values).all():
         _warn("more", "makes no mistake there, and is made as confident as Laplace's rule has it")
         return _root(confidence_gap, log_probs, labels)
-    if (truth - log_probs.mean(1)).mean() <= 0:  # the slope where T has no end
+    if weighted_mean(truth - log_probs.mean(1), weights) <= 0:  # the slope where T has no end
         _warn("less", "is no better than chance there")
         return HIGHEST
-    return _root(nll_slope, log_probs, labels, further=EXTRA_DECADES)
+    slope = partial(nll_slope, weights=weights)
+    return _root(slope, log_probs, labels, further=EXTRA_DECADES)
 
 
 def _root(
@@ -67,11 +69,18 @@ def _root(
     return math.exp(scipy.optimize.brentq(function, low, high, args=data, xtol=1e-14))
 
 
-def nll_slope(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
+def nll_slope(
+    log_temperature: float, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> float:
     """Return T^2 times the derivative of the NLL by T: the mean of z_y - E_p[z]."""
     probs = (log_probs / math.exp(log_temperature)).softmax(1)  # (N, C)
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
-    return float((truth - (probs * log_probs).sum(1)).mean())
+    return weighted_mean(truth - (probs * log_probs).sum(1), weights)
+
+
+def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
+    """Return the mean of (N,), by weights of sum 1 where there are any."""
+    return float(values.mean() if weights is None else (weights * values).sum())
 
 
 def confidence_gap(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:
@@ -85,8 +94,8 @@ def confidence_gap(log_temperature: float, log_probs: Tensor, labels: Tensor) ->
 
 def _warn(which: str, reason: str) -> None:
     warnings.warn(
-        f"validation data settles no temperature but asks for ever {which} confidence: the model "
-        f"{reason}. Calibrate on more, or other, examples.",
+        "the validation data do not determine a temperature: the likelihood keeps rising with "
+        f"{which} confidence, since the model {reason}. Calibrate on more, or other, examples.",
         CalibrationWarning,
         stacklevel=5,
     )

@@ -27,8 +27,8 @@ class VectorScaling(Calibrator):
     # a class that the validation labels lack to minus infinity
     penalty: NonNegative = 1.0
 
-    def learn(self, log_probs: Tensor, labels: Tensor) -> Parameters:
-        weight, offset = best_vectors(log_probs, labels, self.penalty)
+    def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
+        weight, offset = best_vectors(log_probs, labels, self.penalty, weights)
         return {"weight": weight, "offset": offset}
 
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:
@@ -39,12 +39,21 @@ def vector_scaled(log_probs: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
     return (weight * log_probs + offset).log_softmax(1)  # (N, C)
 
 
-def best_vectors(log_probs: Tensor, labels: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+def weighted_nll(log_probs: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean negative log-likelihood, by weights of sum 1 where there are any."""
+    if weights is None:
+        return functional.nll_loss(log_probs, labels)
+    return (weights * functional.nll_loss(log_probs, labels, reduction="none")).sum()
+
+
+def best_vectors(
+    log_probs: Tensor, labels: Tensor, penalty: float, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return w and b of the highest posterior: (N, C), (N,) -> (C,), (C,)."""
     plain = torch.stack([torch.ones(log_probs.shape[1]), torch.zeros(log_probs.shape[1])]).double()
 
     def loss(vectors: Tensor) -> Tensor:  # (2, C)
-        likelihood = functional.nll_loss(vector_scaled(log_probs, *vectors), labels)
+        likelihood = weighted_nll(vector_scaled(log_probs, *vectors), labels, weights)
         return likelihood + penalty * (vectors - plain).square().sum() / (2 * len(labels))
 
     weight, offset = minimise(loss, plain)

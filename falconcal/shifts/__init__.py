@@ -11,6 +11,7 @@ from falconcal.core.registry import check_name, look_up
 from falconcal.core.trust import PERSON, CodeKind, Trust
 from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
+from falconcal.shifts.crafted import crafted_shifts
 from falconcal.shifts.fgsm import adversarial_shifts
 from falconcal.shifts.noise_blur_contrast import noise_blur_contrast_shifts
 from falconcal.shifts.outlier_sets import OUTLIERS, Outliers, find_outliers, outliers_from
@@ -24,6 +25,7 @@ SHIFTS: dict[str, Shift] = {
     **affine_shifts(),
     **noise_blur_contrast_shifts(),
     **corruption_shifts(),
+    **crafted_shifts(),
     **sensor_shifts(),
     **word_shifts(),
     **typo_shifts(),
@@ -44,6 +46,7 @@ __all__ = [
     "adversarial_shifts",
     "affine_shifts",
     "corruption_shifts",
+    "crafted_shifts",
     "find_computed_shift",
     "find_outliers",
     "find_shift",

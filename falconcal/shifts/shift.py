@@ -24,6 +24,7 @@ class ShiftContext(TypedDict, total=False):
     bounds: Bounds | None
     tokens: int | None  # how many there are
     texts: Texts | None  # of the batch
+    others: Tensor | Callable[[], Tensor] | None  # (M, ...) the first examples of the data
 
 
 WORDS = {
@@ -31,8 +32,10 @@ WORDS = {
     "labels": "the labels",
     "tokens": "the number of different tokens",
     "texts": "the raw text of the examples with its encoder",
+    "others": "other examples to mix with",
 }
 OPTIONAL = ("bounds",)  # without them no clip
+OTHERS = 100  # examples that another one is mixed with
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Shift:
     summary: str = ""
     takes: InputKind = "numbers"
     needs: tuple[str, ...] = ()
+    graded: bool = True  # whether strengths between those of the levels make sense too
+    kin: tuple[str, ...] = ()  # families that it resembles; what is fitted on one knows the other
 
     @property
     def levels(self) -> range:
@@ -103,6 +108,8 @@ class Shift:
             f"{self.summary}; then {other.summary}",
             self.takes,
             tuple(dict.fromkeys(self.needs + other.needs)),
+            graded=False,
+            kin=tuple(dict.fromkeys((self.name, other.name, *self.kin, *other.kin))),
         )
 
     def _check(self, inputs: Tensor) -> None:
@@ -134,8 +141,17 @@ def shift_context(
     """Return what shifts may ask for of a batch of the data, labels (N,), that begins at first."""
     texts = data.texts.part(first, len(labels)) if data.texts is not None else None
     return ShiftContext(
-        model=model, labels=labels, bounds=data.bounds, tokens=data.tokens, texts=texts
+        model=model,
+        labels=labels,
+        bounds=data.bounds,
+        tokens=data.tokens,
+        texts=texts,
+        others=partial(_first_inputs, data),
     )
+
+
+def _first_inputs(data: Part) -> Tensor:
+    return data.first(OTHERS).inputs  # (M, ...)
 
 
 def _composed(

@@ -11,6 +11,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
+from falconcal.data import Bounds
 from falconcal.errors import UsageError, UserError
 from falconcal.shifts import (
     SHIFTS,
@@ -21,6 +22,7 @@ from falconcal.shifts import (
     sensor_shifts,
 )
 from falconcal.shifts.affine import rotation, warp
+from falconcal.shifts.crafted import crafted_sensor_shifts
 from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import reference, stripes
@@ -29,8 +31,9 @@ NUMBERS = {name: shift for name, shift in SHIFTS.items() if shift.takes == "numb
 IMAGES = {
     name: shift
     for name, shift in NUMBERS.items()
-    if name not in sensor_shifts() and "model" not in shift.needs
+    if name not in {**sensor_shifts(), **crafted_sensor_shifts()} and "model" not in shift.needs
 }
+OTHERS = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(9))
 SHIFT_LEVELS = [(name, level) for name, shift in IMAGES.items() for level in shift.levels]
 
 
@@ -44,7 +47,7 @@ def test_level_0_is_the_identity_to_the_bit(name: str) -> None:
 def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, level: int) -> None:
     images = torch.rand(4, 3, 30, 32)
     before = images.clone()
-    shifted = SHIFTS[name].at(images, level)
+    shifted = SHIFTS[name].at(images, level, others=images.flip(0), bounds=Bounds(0, 1))
     assert shifted.shape == images.shape
     assert shifted.dtype == images.dtype
     assert shifted.min() >= -1e-6
@@ -55,12 +58,12 @@ def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, lev
 @pytest.mark.parametrize("name", IMAGES)
 def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
     images, shift = torch.rand(23, 1, 28, 28), SHIFTS[name]
-    whole = shift.at(images, 3, seed=5)
-    assert torch.equal(shift.at(images, 3, seed=5), whole)
+    whole = shift.at(images, 3, seed=5, others=OTHERS)
+    assert torch.equal(shift.at(images, 3, seed=5, others=OTHERS), whole)
     for size in (1, 4, 10):
         numbers = torch.arange(23)
         parts = [
-            shift.at(part, 3, seed=5, examples=numbers[part_numbers])
+            shift.at(part, 3, seed=5, examples=numbers[part_numbers], others=OTHERS)
             for part, part_numbers in zip(
                 torch.split(images, size), torch.split(numbers, size), strict=True
             )
@@ -187,7 +190,7 @@ def test_whole_numbers_cannot_be_shifted_and_no_gradient_is_carried(name: str) -
     with pytest.raises(UserError, match="floating-point inputs to shift"):
         SHIFTS[name].at(torch.zeros(1, 1, 28, 28).byte(), 1)
     images = torch.rand(2, 1, 28, 28, requires_grad=True)
-    assert not SHIFTS[name].at(images, 1).requires_grad
+    assert not SHIFTS[name].at(images, 1, others=OTHERS).requires_grad
 
 
 @pytest.mark.parametrize("name", ["gaussian_noise", "gaussian_blur"])

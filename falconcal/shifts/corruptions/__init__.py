@@ -70,6 +70,18 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "jpeg_compression": (jpeg_compression, "JPEG of low quality"),
 }
 
+# the families that some of them resemble: what is fitted on one has seen something of the other
+KIN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("gaussian_noise", "shot_noise", "impulse_noise"), ("gaussian_noise",)),
+    **dict.fromkeys(
+        ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
+        ("gaussian_blur",),
+    ),
+    "speckle_noise": ("speckle", "gaussian_noise"),
+    "contrast": ("contrast",),
+    "elastic_transform": ("elastic_warp",),
+}
+
 
 def corruption_shifts() -> dict[str, Shift]:
     """Return the 19 shifts by name; images (N, 1 or 3, H, W) in [0, 1] in and out."""
@@ -79,6 +91,8 @@ def corruption_shifts() -> dict[str, Shift]:
             SEVERITIES,
             partial(corrupt, name=name),
             f"{summary} (ImageNet-C, severities 1 to 5)",
+            graded=False,
+            kin=KIN.get(name, ()),
         )
         for name, (_, summary) in CORRUPTIONS.items()
     }

@@ -1,0 +1,81 @@
+"""A fitted calibration, and a model that carries one."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from falconcal.errors import UserError
+from falconcal.metrics.predictions import LOWEST_LOG, Data, Predictions, as_record
+from falconcal.recalibration.buffers import size_buffers_as_stored
+from falconcal.recalibration.fit_record import FitRecord
+from falconcal.recalibration.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from falconcal.recalibration.calibrator import Calibrator
+
+Parameters = dict[str, Tensor]
+
+
+class FittedCalibrator(nn.Module):
+    """A fitted calibration: logits in, normalised log-probabilities out; parameters are buffers."""
+
+    def __init__(self, calibrator: "Calibrator", parameters: Parameters) -> None:
+        super().__init__()
+        self.calibrator = calibrator
+        for name in calibrator.parameter_names:
+            self.register_buffer(name, parameters[name])
+        size_buffers_as_stored(self)
+
+    def forward(self, logits: Tensor, features: Tensor | None = None) -> Tensor:
+        """Return log-probabilities, (N, C) -> (N, C), of features (N, F) where they count."""
+        parameters = dict(self.named_buffers())
+        wide = logits.to(next(iter(parameters.values())).dtype)
+        if features is not None:
+            parameters["features"] = features.to(wide)
+        return self.calibrator.apply(floored_log_probs(wide), **parameters)
+
+    def transform(self, predictions: Data) -> Predictions:
+        """Return the predictions calibrated, their labels as they were."""
+        predictions = all_classes(predictions)
+        with torch.no_grad():
+            return Predictions(self(predictions.log_probs), predictions.labels)
+
+
+class CalibratedModel(nn.Module):
+    """A model and its calibration: inputs in, normalised log-probabilities out."""
+
+    def __init__(
+        self, model: nn.Module, calibration: FittedCalibrator, observer: Neighbours | None = None
+    ) -> None:
+        super().__init__()
+        self.model, self.calibration, self.observer = model, calibration, observer
+        self.fit_record: FitRecord | None = None  # what the fit did, in words: print it
+
+    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
+        if self.observer is None:
+            log_probs: Tensor = self.calibration(self.model(inputs))
+            return log_probs
+        calibrated: Tensor = self.calibration(*self.observer(self.model, inputs))
+        return calibrated
+
+
+def all_classes(data: Data) -> Predictions:
+    """Return predictions; scores, which have lost their probabilities, are refused."""
+    record = as_record(data)
+    if not isinstance(record, Predictions):
+        raise UserError(
+            f"calibration needs the probabilities of all classes, got {type(data).__name__}: keep "
+            "the Predictions."
+        )
+    return record
+
+
+def floored_log_probs(logits: Tensor) -> Tensor:
+    return logits.log_softmax(1).clamp_min(LOWEST_LOG)  # (N, C)
+
+
+def calibration_beside(model: nn.Module, calibration: FittedCalibrator) -> FittedCalibrator:
+    """Return the calibration where the model is, in float32 where there is no float64."""
+    device = next(model.parameters(), torch.empty(0)).device
+    return calibration.to(device, torch.float32 if device.type == "mps" else torch.float64)

@@ -1,0 +1,77 @@
+"""What a fit on a ladder did, in numbers and in words."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CopyRecord:
+    """One copy of the validation data: its accuracy, and its mean confidence before and after."""
+
+    family: str
+    level: int
+    strength: float
+    accuracy: float
+    confidence_before: float
+    confidence_after: float
+    ece_before: float
+    ece_after: float
+
+
+@dataclass(frozen=True)
+class LeftOutRecord:
+    """Mean ECE over the levels of a family that was left out of a fit, on examples left out too.
+
+    This is what to expect of a shift that nobody has foreseen.
+    """
+
+    family: str
+    ece_before: float
+    ece_after: float
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """What a calibrator was fitted on, and what may be expected of it.
+
+    Args:
+        copies: One entry per copy of the validation data.
+        left_out: One entry per family, judged while left out; ``clean`` among them.
+        note: What else is to be said, such as families that were left out on purpose.
+    """
+
+    copies: tuple[CopyRecord, ...]
+    left_out: tuple[LeftOutRecord, ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'family':18}{'level':>6}{'strength':>10}{'accuracy':>10}{'before':>8}{'after':>8}"
+        ]
+        lines += [
+            f"{one.family:18}{one.level:6}{one.strength:10.3g}{one.accuracy:10.3f}"
+            f"{one.confidence_before:8.3f}{one.confidence_after:8.3f}"
+            for one in self.copies
+        ]
+        return "\n".join([*lines, "", *self.verdict()])
+
+    def verdict(self) -> list[str]:
+        """Return what to expect, in sentences."""
+        said = [self.note] if self.note else []
+        clean = next((one for one in self.left_out if one.family == "clean"), None)
+        others = [one for one in self.left_out if one.family != "clean"]
+        if clean is not None:
+            said.append(
+                f"At home, on examples not fitted on: calibration error {clean.ece_before:.3f} "
+                f"before, {clean.ece_after:.3f} after."
+            )
+        if others:
+            before, after = (
+                sum(getattr(one, name) for one in others) / len(others)
+                for name in ("ece_before", "ece_after")
+            )
+            said.append(
+                f"Under crafted shifts that were left out of the fit: {before:.3f} before, "
+                f"{after:.3f} after, on average over {len(others)} families."
+            )
+            said.append("Real shifts that are unlike all of these were not tested.")
+        return said

@@ -1,0 +1,115 @@
+"""Shift temperature: softmax(z / T(x)), a temperature that follows how far an example is from home.
+
+One temperature cannot be right at home and far away. Here it depends on the example,
+``T(x) = softplus(g(f(x))) + 0.05``: the features f are distances to stored training examples at
+several stages of the network, as in density-aware calibration (Tomani, Waseda, Shen & Cremers, ICML
+2023), and three numbers of the logits; g is fitted by likelihood on clean validation data and on
+copies of it under crafted shifts (perturbed validation data: Tomani et al., CVPR 2021). The
+predicted class never changes, and nothing is trained again.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from falconcal.core.settings import Count, NonNegative, Seed, settings
+from falconcal.data import Examples
+from falconcal.recalibration.calibrator import Calibrator, Parameters
+from falconcal.recalibration.ladder import Perturbed, input_form
+from falconcal.recalibration.neighbours import Neighbours, in_blocks, stored_neighbours
+from falconcal.recalibration.stages import check_stages, find_stages
+from falconcal.recalibration.temperature_map import Form, fit_temperatures, temperatures
+
+StageNames = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+
+
+@settings
+class ShiftTemperature(Calibrator):
+    """Divide the logits by a temperature that rises as an example gets stranger.
+
+    For a model that is already trained, and after any method (``base=``). It needs validation data,
+    and training data where there is some: without it a part of the validation data is stored
+    instead, and never used for fitting. A prediction costs one pass of the model and the distances
+    to the stored examples. The fitted model holds features of training examples, and coarse
+    pictures of them where the inputs are images: keep it as private as the data.
+
+    It is not right everywhere: a mild natural shift can be made timid, and the crafted shifts do
+    not vouch for the drift of real sensors.
+    """
+
+    parameter_names: ClassVar[tuple[str, ...]] = ("weights",)
+
+    perturbed: Perturbed = "crafted"
+    form: Form | Literal["auto"] = "auto"
+    """What g is: ``monotone`` for images, signals and texts, ``linear`` for tables (``auto``
+    chooses so), ``free`` or ``constant`` by name."""
+    stages: StageNames | None = None
+    """Names of the layers to look at, ``input`` and ``logits`` among them; None finds them."""
+    stored: Count = 2000
+    """Training examples that are kept to measure distances to, at most; equally many per class."""
+    neighbours: Count = 10
+    """k: the distance to the k-th nearest stored example counts."""
+    use_labels: bool | Literal["auto"] = "auto"
+    """Whether the neighbours' labels count too; ``auto`` does so for tables alone."""
+    use_logits: bool | Literal["auto"] = "auto"
+    """Whether the logits count too; ``auto`` leaves them out for tables, where drift misleads
+    them."""
+    widest: Count = 1024
+    """Width above which what a stage gives out is projected at random to that width."""
+    half_precision: bool = False
+    """Whether the stored examples are kept in float16, half the size."""
+    penalty: NonNegative = 1e-4
+    """Weight of the sum of g's squared weights."""
+    seed: Seed = 0
+    """Of the examples that are stored, the ladder's noise and g's first weights."""
+
+    def observer(self, model: nn.Module, home: Examples) -> Neighbours:
+        """Return the stored examples: those of ``home``, as the model's stages see them."""
+        first = home.first(2).inputs
+        stages = self.stages or find_stages(model, first)
+        check_stages(model, first, stages)
+        table = input_form(home.inputs) == "table"
+        return stored_neighbours(
+            model,
+            home,
+            stages,
+            k=self.neighbours,
+            labels=table if self.use_labels == "auto" else self.use_labels,
+            logits=not table if self.use_logits == "auto" else self.use_logits,
+            widest=self.widest,
+            dtype=torch.float16 if self.half_precision else torch.float32,
+        )
+
+    def learn(
+        self,
+        log_probs: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        *,
+        features: Tensor,
+        rising: int,
+    ) -> Parameters:
+        if weights is None:
+            weights = torch.full_like(labels, 1 / len(labels), dtype=torch.float64)
+        found = fit_temperatures(
+            log_probs,
+            labels,
+            weights,
+            features,
+            form=self._form(features, rising),
+            rising=rising,
+            penalty=self.penalty,
+            seed=self.seed,
+        )
+        return {"weights": found}
+
+    def _form(self, features: Tensor, rising: int) -> Form:
+        if self.form != "auto":
+            return self.form
+        return "linear" if features.shape[1] == rising else "monotone"  # no logits: a table
+
+    def apply(self, log_probs: Tensor, *, features: Tensor, weights: Tensor) -> Tensor:
+        heat = in_blocks(lambda rows: temperatures(weights, rows), features)  # (N,)
+        return (log_probs / heat[:, None]).log_softmax(1)

@@ -1,0 +1,98 @@
+"""A temperature for each example: ``T(x) = softplus(g(f(x))) + 0.05`` of its features f.
+
+``g`` has one of four forms. ``constant``: one number, which is plain temperature scaling.
+``linear``: a weighted sum. ``monotone``: a network of 16 tanh units that can only rise with a
+distance, since its weights on distances and its outer weights are held at 0 or above, and that is
+free on the logits. ``free``: the same network without that constraint. Fitted by weighted
+likelihood with a small L2 penalty, by L-BFGS-B in float64.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from falconcal.recalibration.convex import minimise
+
+Form = Literal["constant", "linear", "monotone", "free"]
+UNITS = 16
+LOWEST = 0.05  # temperature
+ITERATIONS = 300
+
+
+def weight_count(form: Form, features: int) -> int:
+    """Return how many numbers g has."""
+    inner = {"constant": 0, "linear": features}.get(form, UNITS * (features + 2))
+    return inner + 1
+
+
+def raw_temperature(weights: Tensor, features: Tensor) -> Tensor:
+    """Return g of the features, (N, F) -> (N,); how many weights there are says its form."""
+    offset, width = weights[-1], features.shape[1]
+    if len(weights) == weight_count("constant", width):
+        return offset.expand(len(features))
+    if len(weights) == weight_count("linear", width):
+        return features @ weights[:-1] + offset
+    inner, bias, outer = _layers(weights, width)
+    return torch.tanh(features @ inner.T + bias) @ outer + offset
+
+
+def _layers(weights: Tensor, features: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inner weights (UNITS, F), biases and outer weights (UNITS,)."""
+    table = weights[:-1].reshape(UNITS, features + 2)
+    return table[:, :features], table[:, features], table[:, features + 1]
+
+
+def temperatures(weights: Tensor, features: Tensor) -> Tensor:
+    """Return the temperature of each example: (N, F) -> (N,)."""
+    return functional.softplus(raw_temperature(weights, features)) + LOWEST
+
+
+def fit_temperatures(
+    log_probs: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    features: Tensor,
+    *,
+    form: Form,
+    rising: int,
+    penalty: float,
+    seed: int,
+) -> Tensor:
+    """Return the weights of g: (N, C), (N,), (N,) of sum 1, (N, F) -> (W,), all float64.
+
+    The first ``rising`` features are those that can only raise the temperature.
+    """
+
+    def loss(values: Tensor) -> Tensor:
+        heat = temperatures(values, features)[:, None]  # (N, 1)
+        nll = functional.nll_loss((log_probs / heat).log_softmax(1), labels, reduction="none")
+        return (weights * nll).sum() + penalty * values[:-1].square().sum()
+
+    width = features.shape[1]
+    start, lowest = _start(form, width, seed), _lowest(form, width, rising)
+    return minimise(loss, torch.maximum(start, lowest), ITERATIONS, lowest)
+
+
+def _start(form: Form, features: int, seed: int) -> Tensor:
+    """Return small random weights, and the offset of temperature 1."""
+    generator = torch.Generator().manual_seed(seed)
+    start = 0.3 * torch.randn(
+        weight_count(form, features), generator=generator, dtype=torch.float64
+    )
+    if form in ("constant", "linear"):
+        start.zero_()
+    start[-1] = math.log(math.expm1(1 - LOWEST))
+    return start
+
+
+def _lowest(form: Form, features: int, rising: int) -> Tensor:
+    """Return the lowest value that each weight may have."""
+    lowest = torch.full((weight_count(form, features),), -math.inf, dtype=torch.float64)
+    if form == "monotone":
+        inner, _, outer = _layers(lowest, features)
+        inner[:, :rising] = 0.0
+        outer[:] = 0.0
+    return lowest

@@ -1,0 +1,280 @@
+"""Shift temperature: truths in closed form, brute-force distances, any batch, saved and loaded."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import falconcal
+from falconcal.data import Bounds, Examples
+from falconcal.errors import UserError
+from falconcal.recalibration import Isotonic, ShiftTemperature, Temperature
+from falconcal.recalibration.calibrated_model import FittedCalibrator
+from falconcal.recalibration.neighbours import (
+    Neighbours,
+    in_blocks,
+    log_ratio,
+    stored_neighbours,
+)
+from falconcal.recalibration.stages import BEFORE, INPUT, LOGITS, find_stages, observe, views
+from falconcal.recalibration.temperature_map import (
+    LOWEST,
+    fit_temperatures,
+    temperatures,
+    weight_count,
+)
+from tests.helpers.small_data import small_network, stripes
+
+QUICK = {"perturbed": ("contrast", "patch_shuffle"), "check_families": False}
+
+
+def sample(count: int = 200, classes: int = 4) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    log_probs = torch.randn(count, classes, generator=generator, dtype=torch.float64).log_softmax(1)
+    labels = torch.multinomial((0.5 * log_probs).softmax(1), 1, generator=generator)[:, 0]
+    return log_probs, labels
+
+
+@pytest.mark.parametrize("heat", [0.3, 1.0, 4.0])
+def test_a_constant_temperature_is_temperature_scaling(heat: float) -> None:
+    log_probs, _ = sample()
+    offset = torch.tensor([heat - LOWEST], dtype=torch.float64).expm1().log()
+    ours = ShiftTemperature().apply(
+        log_probs, features=torch.zeros(200, 3).double(), weights=offset
+    )
+    theirs = Temperature().apply(log_probs, temperature=torch.tensor(heat, dtype=torch.float64))
+    torch.testing.assert_close(ours.exp(), theirs.exp(), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 1000])
+def test_a_constant_form_finds_the_best_temperature(classes: int) -> None:
+    log_probs, labels = sample(classes=classes)
+    weights = torch.full((200,), 1 / 200, dtype=torch.float64)
+    found = fit_temperatures(
+        log_probs, labels, weights, torch.zeros(200, 1).double(),
+        form="constant", rising=1, penalty=0.0, seed=0,
+    )  # fmt: skip
+    heat = temperatures(found, torch.zeros(1, 1).double())
+    best = Temperature().learn(log_probs, labels)["temperature"]
+    assert float(heat) == pytest.approx(float(best), abs=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000), column=st.integers(0, 2), rise=st.floats(0.01, 5))
+def test_in_the_monotone_form_temperature_never_falls_as_a_distance_grows(
+    seed: int, column: int, rise: float
+) -> None:
+    log_probs, labels = sample(60)
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(
+        60, 5, generator=generator, dtype=torch.float64
+    )  # three of them distances
+    weights = torch.full((60,), 1 / 60, dtype=torch.float64)
+    found = fit_temperatures(
+        log_probs, labels, weights, features, form="monotone", rising=3, penalty=1e-4, seed=seed
+    )
+    further = features.clone()
+    further[:, column] += rise
+    assert (temperatures(found, further) >= temperatures(found, features) - 1e-12).all()
+
+
+def test_the_network_of_units_by_hand() -> None:
+    weights = torch.zeros(weight_count("free", 2), dtype=torch.float64)
+    weights[:4] = torch.tensor([0.5, -1.0, 0.25, 2.0])  # unit 1: weights, bias, outer weight
+    weights[-1] = 0.75
+    features = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    raw = 2 * torch.tensor(0.5 - 2.0 + 0.25).double().tanh() + 0.75
+    expected = raw.exp().log1p() + LOWEST
+    torch.testing.assert_close(temperatures(weights, features)[0], expected)
+
+
+def kept(count: int = 30, **changes: object) -> tuple[nn.Module, Examples, Neighbours]:
+    model, home = small_network().eval(), stripes(count)
+    values = {"k": 3, "labels": True, "logits": True, "widest": 1024, "dtype": torch.float32}
+    stages = find_stages(model, home.inputs[:2])
+    return model, home, stored_neighbours(model, home, stages, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_distances_equal_brute_force() -> None:
+    model, home, neighbours = kept()
+    inputs = stripes(5, seed=8).inputs
+    logits, outputs = observe(model, inputs, neighbours.layout.stages)
+    features = neighbours.features(views(outputs), logits)
+    _, stored = observe(model, home.inputs, neighbours.layout.stages)
+    for number, name in enumerate(neighbours.layout.views):
+        mine, theirs = (
+            nn.functional.normalize(views(one)[name], dim=1) for one in (outputs, stored)
+        )
+        distances = (mine[:, None] - theirs[None]).double().square().sum(2).sqrt()  # (5, 30)
+        third = distances.sort(1).values[:, 2]
+        torch.testing.assert_close(features[:, number], third, atol=2e-3, rtol=0)
+    width = len(neighbours.layout.views)
+    assert features.shape == (5, 3 * width + 3)
+    assert neighbours.rising == 3 * width
+    top = logits.double().sort(1, descending=True).values
+    torch.testing.assert_close(features[:, -3], top[:, 0] - top[:, 1])
+
+
+def test_any_batch_gives_the_same_bits_of_the_same_stages() -> None:
+    model, _, neighbours = kept()
+    inputs = stripes(70, seed=8).inputs
+    logits, outputs = observe(model, inputs, neighbours.layout.stages)
+    seen = views(outputs)
+    whole = neighbours.features(seen, logits)
+    for size in (1, 3, 32, 50):
+        parts = [
+            neighbours.features(
+                {name: view[start : start + size] for name, view in seen.items()},
+                logits[start : start + size],
+            )
+            for start in range(0, 70, size)
+        ]
+        assert torch.equal(torch.cat(parts), whole)
+
+
+def test_neighbours_labels_by_hand() -> None:
+    distances = torch.tensor([[0.1, 0.2, 0.4]])
+    same = torch.tensor([[False, True, True]])
+    torch.testing.assert_close(log_ratio(distances, same), torch.tensor([2.0]).log())
+    assert log_ratio(distances, torch.zeros(1, 3).bool()).item() == 2  # no stored one of the class
+    assert log_ratio(distances, torch.ones(1, 3).bool()).item() == -2
+
+
+def test_stages_of_a_chain_of_layers_are_where_the_shape_changes() -> None:
+    model = falconcal.make_model("lenet", falconcal.load_dataset("digits"))
+    stages = find_stages(model, torch.rand(2, 1, 28, 28))
+    assert stages[0] == INPUT
+    assert stages[-1] == LOGITS
+    assert stages[-2].startswith(BEFORE)
+    assert 4 <= len(stages) <= 7
+    _, outputs = observe(model, torch.rand(2, 1, 28, 28), stages)
+    assert set(outputs) == set(stages)
+
+
+class OneLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(784, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        output: Tensor = self.layer(inputs.flatten(1))
+        return output
+
+
+def fitted(model: nn.Module, **changes: object) -> nn.Module:
+    data = stripes(120)
+    method = ShiftTemperature(**{**QUICK, **changes})  # type: ignore[arg-type]
+    return method.fit(model, train=data.batches(40), validation=stripes(90, seed=5).batches(40))
+
+
+FORMS = [
+    {},
+    {"stored": 1},
+    {"form": "linear"},
+    {"form": "free"},
+    {"widest": 8},
+    {"use_labels": True},
+    {"half_precision": True},
+]
+
+
+@pytest.mark.parametrize("changes", FORMS)
+def test_it_fits_and_the_predicted_class_never_changes(changes: dict[str, object]) -> None:
+    model = small_network()
+    trusted = fitted(model, **changes)
+    data = stripes(50, seed=9)
+    raw, new = falconcal.predict(model, data), falconcal.predict(trusted, data)
+    assert torch.equal(raw.log_probs.argmax(1), new.log_probs.argmax(1))
+
+
+def test_a_model_with_one_layer_and_a_class_missing_from_validation() -> None:
+    data = stripes(120)
+    known = data.labels != 2
+    validation = Examples(data.inputs[known], data.labels[known], Bounds(0, 1))
+    trusted = ShiftTemperature(**QUICK).fit(OneLayer(), data.batches(40), validation.batches(40))
+    assert falconcal.predict(trusted, data).log_probs.isfinite().all()
+
+
+def test_batches_agree_end_to_end() -> None:
+    trusted = fitted(small_network())
+    inputs = stripes(41, seed=9).inputs
+    with torch.no_grad():
+        whole = trusted(inputs).exp()
+        parts = torch.cat([trusted(part).exp() for part in inputs.split(7)])
+    torch.testing.assert_close(parts, whole, atol=1e-6, rtol=0)
+
+
+def test_without_training_data_no_example_finds_itself() -> None:
+    data = stripes(100)
+    trusted = ShiftTemperature(**QUICK).fit(small_network(), validation=data.batches(50))
+    stored = len(trusted.observer.labels)
+    assert stored == 50  # the other half is fitted on
+    clean = next(copy for copy in trusted.fit_record.copies if copy.family == "clean")
+    assert clean.level == 0
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(UserError, match="fit needs validation="):
+        ShiftTemperature().fit(small_network(), train=stripes(30).batches(10))
+    with pytest.raises(UserError, match="looks at examples, not at predictions alone"):
+        ShiftTemperature().fit_predictions(falconcal.predict(small_network(), stripes(30)))
+    with pytest.raises(UserError, match="unknown stage"):
+        fitted(small_network(), stages=("input", "nothing"))
+
+
+def test_saved_and_loaded_it_gives_the_same_bits(tmp_path: Path) -> None:
+    dataset = falconcal.load_dataset("digits")
+    model = falconcal.make_model("lenet", dataset)
+    few = dataset.train.first(80)
+    method = ShiftTemperature(**QUICK, stored=20)
+    trusted = method.fit(model, few.batches(40), dataset.validation.first(60).batches(30))
+    file = tmp_path / "trusted.safetensors"
+    falconcal.save(
+        trusted, file, "lenet", classes=dataset.classes, shape=few.shape, bounds=dataset.bounds,
+        method=method,
+    )  # fmt: skip
+    loaded = falconcal.load(file).model
+    inputs = dataset.test.first(33).inputs
+    with torch.no_grad():
+        assert torch.equal(loaded(inputs), trusted(inputs))
+
+
+def test_after_an_ensemble_and_after_a_calibrator() -> None:
+    data = stripes(60)
+    trained = falconcal.L2Dropout(epochs=8, learning_rate=0.02)
+    base = falconcal.Ensemble(base=trained, size=2)
+    for inner in (base, Isotonic(base=trained)):
+        method = ShiftTemperature(**QUICK, base=inner)
+        trusted = method.fit(small_network(), data.batches(20), data.batches(20))
+        assert falconcal.predict(trusted, data).log_probs.isfinite().all()
+
+
+def test_the_record_says_what_to_expect() -> None:
+    trusted = fitted(
+        small_network(), perturbed=("contrast", "patch_shuffle", "row_jitter"), check_families=True
+    )
+    words = str(trusted.fit_record)
+    assert "At home, on examples not fitted on" in words
+    assert "left out of the fit" in words
+    assert {one.family for one in trusted.fit_record.left_out} == {
+        "clean",
+        "contrast",
+        "patch_shuffle",
+        "row_jitter",
+    }
+
+
+def test_blocks_are_always_full() -> None:
+    sizes: list[int] = []
+
+    def note(rows: Tensor) -> Tensor:
+        sizes.append(len(rows))
+        return rows * 2
+
+    rows = torch.arange(70.0)[:, None]
+    assert torch.equal(in_blocks(note, rows), rows * 2)
+    assert set(sizes) == {32}
+    assert isinstance(FittedCalibrator(Temperature(), {"temperature": torch.ones(())}), nn.Module)
