@@ -9,7 +9,7 @@ no class: it counts as an example whose class is drawn at random, so that no con
 chance pays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -104,15 +104,21 @@ class Ladder:
         return {name: levels for name, levels in table.items() if not self._is_left_out(name)}
 
     def _is_left_out(self, name: str) -> bool:
-        tested = {part.strip() for entry in self.leave_out for part in entry.split("|")}
-        return name in tested
+        return name in _parts(self.leave_out)
+
+    def tested_families(self, tested: Iterable[str]) -> list[str]:
+        """Return those of its families and outliers that are among what is tested."""
+        crafted = [name for table in LADDERS.values() for name in table]
+        own = crafted if self.perturbed == "crafted" else list(self.perturbed)
+        return sorted(_parts(tested) & {*own, *self.outliers})
 
     def copies(
         self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None = None
     ) -> list[Copy]:
         """Return the clean copy, those of every family and level, and the outliers, weighted."""
         rig = Rig(model, clean, scale, self.seed, 1 / classes)
-        outside = [self._outliers(name, rig, classes) for name in self.outliers]
+        sets = [name for name in self.outliers if not self._is_left_out(name)]
+        outside = [self._outliers(name, rig, classes) for name in sets]
         perturbed = list(self._perturbed(rig))
         shares = self._shares(len(perturbed), len(outside))
         kept = Copy("clean", 0, 0.0, clean, shares[0])
@@ -148,6 +154,11 @@ class Ladder:
         labels = torch.randint(classes, (len(inputs),), generator=generator)
         inputs = inputs if rig.scale is None else rig.scale.from_unit(inputs)
         return Copy(name, 1, 1.0, Examples(inputs, labels, None, rig.clean.classes), 0.0)
+
+
+def _parts(names: Iterable[str]) -> set[str]:
+    """Return the shifts that are named, each one of a row of them too."""
+    return {part.strip() for name in names for part in name.split("|")}
 
 
 def input_form(inputs: Tensor) -> InputForm:

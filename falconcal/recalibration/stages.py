@@ -20,7 +20,7 @@ INPUT, LOGITS = "input", "logits"
 BEFORE = "before "  # in front of a layer's name: what the layer is given
 INPUT_GRID, GRID = 7, 4
 MOST = 5  # stages between the input and the logits
-FEWEST = 4  # below which blocks are opened and their parts looked at
+FEWEST = 5  # below which blocks are opened and their parts looked at
 
 Outputs = dict[str, Tensor]
 
@@ -80,10 +80,22 @@ def find_stages(model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
     last = next((name for name in reversed(calls) if _is_linear(model, name)), None)
     if last is not None:
         inner = [name for name in inner if _position(calls, name) < _position(calls, last)]
-    inner = _thinned(inner, MOST - 1)
+        inner = _without_twin(model, inputs, inner, BEFORE + last)
     penultimate = [] if last is None else [BEFORE + last]
     first = [INPUT] if inputs.is_floating_point() else []
-    return (*first, *inner, *penultimate, LOGITS)
+    return (*first, *_thinned(inner, MOST - 1), *penultimate, LOGITS)
+
+
+def _without_twin(
+    model: nn.Module, inputs: Tensor, inner: list[str], penultimate: str
+) -> list[str]:
+    """Leave out the last stage where it is what the last layer is given: flat, of that width."""
+    if not inner:
+        return inner
+    with torch.no_grad():
+        _, outputs = observe(model, inputs, (inner[-1], penultimate))
+    same = len(outputs) == 2 and outputs[inner[-1]].shape == outputs[penultimate].shape
+    return inner[:-1] if same else inner
 
 
 def _calls(model: nn.Module, inputs: Tensor) -> dict[str, torch.Size]:
@@ -139,14 +151,18 @@ def _size(model: nn.Module, name: str) -> int:
 
 
 def _merged(model: nn.Module, names: list[str], calls: dict[str, torch.Size]) -> list[str]:
-    """Return the blocks, and of plain layers in a row that keep the number of values the last."""
+    """Return the blocks, and of plain layers in a row that keep the shape the last.
+
+    What only lays values out anew, as a layer that flattens maps, is left out.
+    """
     kept: list[str] = []
     for name in names:
         plain = not any(True for _ in _layer(model, name).children())
-        if kept and plain and calls[name].numel() == calls[kept[-1]].numel():
-            kept[-1] = name
-        else:
+        before = calls[kept[-1]] if kept and plain else None
+        if before is None or calls[name].numel() != before.numel():
             kept.append(name)
+        elif calls[name] == before:
+            kept[-1] = name
     return kept
 
 

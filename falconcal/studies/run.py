@@ -162,6 +162,8 @@ def _fit(place: StudyContext, run: RunKey, method: Method, voice: RunReporter) -
         voice.note("validation data is perturbed through the reference model")
     validation = place.validation(method)
     base = next(filter(place.store.complete, runs_of_base(place.study, run, method)), None)
+    if isinstance(method, Calibrator):
+        method = without_tested(study, method, voice)
     if base is not None and isinstance(method, Calibrator):
         voice.note(f"calibrating the model of {base}")
         return _calibrate(study, place.store, dataset, base, method, validation)
@@ -185,6 +187,16 @@ def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
     ]
 
 
+def without_tested(study: Study, method: Calibrator, voice: RunReporter) -> Calibrator:
+    """Return a calibrator that is fitted on nothing that the study tests, and say what that was."""
+    tested = [one.name for one in (*study.all_shifts(), *study.all_outliers())]
+    mine = method.ladder.tested_families(tested)
+    if not mine:
+        return method
+    voice.note(f"not fitted on {', '.join(mine)}, which the study tests")
+    return dataclasses.replace(method, leave_out=tuple(mine))
+
+
 def _calibrate(
     study: Study,
     store: Store,
@@ -198,7 +210,8 @@ def _calibrate(
     structure = build_untrained(method.base, make_study_model(study, dataset, base.seed))
     model = load_weights(folder / WEIGHTS_FILE, structure)
     weights_to_channels_last(model)  # as training does: other orders in memory round differently
-    fitted = dataclasses.replace(method, base=None).fit(model, None, validation)
+    train = dataset.train.batches(PREDICTION_BATCH_SIZE)
+    fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
     origin = read_json(folder / "run.json")
     seconds = watch.read("training")
     spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}

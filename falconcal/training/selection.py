@@ -58,6 +58,10 @@ class ShiftedValidation:
     def classes(self) -> tuple[str, ...] | None:
         return self.whole.classes
 
+    @property
+    def bounds(self) -> Bounds | None:
+        return self.whole.bounds
+
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return iter(self.whole.batches(PREDICTION_BATCH_SIZE))
 
