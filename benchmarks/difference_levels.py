@@ -184,7 +184,7 @@ def write_page(rows: list[dict[str, object]], trials: int, pooled_trials: int) -
         "| --- | --- | --- | ---: | ---: | ---: |",
         *(_line(row) for row in rows),
     ]
-    write_between("docs/evidence.md", "differences", "difference_levels", "\n".join(lines))
+    write_between("docs/results/evidence.md", "differences", "difference_levels", "\n".join(lines))
 
 
 def _line(row: dict[str, object]) -> str:

@@ -87,7 +87,7 @@ def write_page(rows: list[dict[str, object]], trials: int) -> None:
             for row in rows
         ),
     ]
-    write_between("docs/evidence.md", "coverage", "interval_coverage", "\n".join(lines))
+    write_between("docs/results/evidence.md", "coverage", "interval_coverage", "\n".join(lines))
 
 
 Trial = tuple[bool, float, float]  # whether the truth is held, the width, the truth

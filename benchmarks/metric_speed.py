@@ -45,7 +45,7 @@ def main() -> None:
     print(page(found))
     if arguments.file is not None:
         write_figures(arguments.file, found)
-        write_between("docs/evidence.md", "speed", "metric_speed", page(found))
+        write_between("docs/results/evidence.md", "speed", "metric_speed", page(found))
 
 
 def measured(rounds: int) -> dict[str, float]:
