@@ -2,8 +2,8 @@
 
     python -m benchmarks.digits_methods runs/digits_methods
 
-Uses one thread, and resumes when it is started again. ``--methods`` selects methods; ``--page`` only
-writes the page from the files in ``results/digits_methods``, which hold the rows of its table.
+Uses one thread, and resumes when it is started again. ``--methods`` selects methods; ``--page``
+only writes the page, from ``results/digits_methods``, which holds the rows of its table.
 """
 
 import argparse

@@ -225,7 +225,7 @@ def classes(kept: Kept) -> str:
 
 
 def _of_class(found: polars.DataFrame, name: int) -> str:
-    """Return confidence and share of the outliers predicted as a class, or nothing if there are none."""
+    """Return confidence and share of the outliers predicted as a class, if there are any."""
     row = found.filter(polars.col("class") == name)
     if not len(row):
         return ""

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from falconcal.errors import UsageError
 
-Arguments = ParamSpec("Arguments")
+CallArguments = ParamSpec("CallArguments")
 AnswerT = TypeVar("AnswerT")
 
 
@@ -31,8 +31,8 @@ def warn_deprecated(old: str, new: str, since: str, stacklevel: int = 2) -> None
 
 
 def renamed_function(
-    old: str, function: Callable[Arguments, AnswerT], since: str
-) -> Callable[Arguments, AnswerT]:
+    old: str, function: Callable[CallArguments, AnswerT], since: str
+) -> Callable[CallArguments, AnswerT]:
     """Return a function, or a class, under its old name, which warns when it is called.
 
     Args:
@@ -45,7 +45,7 @@ def renamed_function(
     """
 
     @functools.wraps(function)
-    def under_old_name(*args: Arguments.args, **kwargs: Arguments.kwargs) -> AnswerT:
+    def under_old_name(*args: CallArguments.args, **kwargs: CallArguments.kwargs) -> AnswerT:
         warn_deprecated(old, function.__name__, since)
         return function(*args, **kwargs)
 
