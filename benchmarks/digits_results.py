@@ -56,7 +56,7 @@ def context() -> dict[str, Any]:
 
 
 def keep(run: Path) -> None:
-    """Copy what is small enough for the repository."""
+    """Copy the files that are small enough for the repository."""
     for name in ("rows.parquet", "study.json", "summary.md"):
         shutil.copy(run / name, RESULTS / name)
     for record in sorted(run.glob("runs/*/*/*/run.json")):
@@ -84,7 +84,7 @@ def figures(rows: polars.DataFrame, study: dict[str, Any]) -> dict[str, dict[str
 
 
 def verdict(table: dict[str, dict[str, float]]) -> str:
-    """Say goal by goal whether it is met."""
+    """Return one row per goal: met or missed."""
     plain, falcon = table["dropout"], table["falcon"]
     ratio = falcon["micro"] / plain["micro"]
     goals = [

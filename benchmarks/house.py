@@ -126,7 +126,7 @@ def _different(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _documented(package: Path, trees: Trees) -> dict[str, str]:
-    """Return how many public names there are, and how many have a whole docstring, an example."""
+    """Return the number of public names, and of those with a complete docstring and an example."""
     names = public_names(package)
     found = {
         node.name: node
@@ -228,7 +228,7 @@ def _code_lines(text: str, tree: ast.Module) -> list[str]:
 
 
 def _copies(trees: Trees) -> list[str]:
-    """Return functions whose body stands again elsewhere, docstrings aside."""
+    """Return functions whose body occurs again, docstrings aside."""
     homes = defaultdict(list)
     for tree in trees.values():
         for function in _functions(tree):
@@ -240,7 +240,7 @@ def _copies(trees: Trees) -> list[str]:
 
 
 def _copied_blocks(trees: Trees) -> int:
-    """Return how many blocks of lines, imports aside, stand in the package more than once."""
+    """Return how many blocks of lines, imports aside, occur in more than one module."""
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in _code(trees):
         kept = [line for line in lines if not line.startswith(("import ", "from "))]

@@ -1,4 +1,4 @@
-"""What holds for all tests: one thread, fixed random numbers, no downloads, a cache of their own."""
+"""What holds for all tests: one thread, fixed random numbers, no downloads, their own cache."""
 
 import multiprocessing.process
 import os
