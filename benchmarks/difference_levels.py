@@ -5,7 +5,7 @@
 Five classes, and two methods on the same examples: what is hard for one is often hard for the
 other. A sure method has all confidences in the highest bin, a wide one spreads them over eight. The
 true calibration error is the gap between confidence and the chance to be right, once shared by all
-bins, once borne by the highest alone. Ours stands beside the plain percentiles of the paired
+bins, once in the highest alone. Our interval is compared with the plain percentiles of the paired
 bootstrap and their mirror image, from the same draws. A pooled figure has two shifts of four
 levels, each with the same error.
 """
@@ -184,7 +184,7 @@ def write_page(rows: list[dict[str, object]], trials: int, pooled_trials: int) -
         "| --- | --- | --- | ---: | ---: | ---: |",
         *(_line(row) for row in rows),
     ]
-    write_between("docs/evidence.md", "differences", "difference_levels", "\n".join(lines))
+    write_between("docs/results/evidence.md", "differences", "difference_levels", "\n".join(lines))
 
 
 def _line(row: dict[str, object]) -> str:

@@ -6,8 +6,8 @@ Three seeds each; of the examples 60 % are given to ``fit``, 20 % judge, 20 % te
 validation criterion: clean, FGSM against the plain model, and drift; tested under the other four
 sensor shifts. Of the weights whose mean accuracy on the judging examples is within a hundredth of
 plain training, the smallest is chosen whose criterion is within one standard error of the lowest:
-what is not told apart from less is not asked of everybody. Stopped and started again, it goes on
-where it was. The table goes into docs/training.md.
+a larger weight is not the default where a smaller one does as well. An interrupted search resumes.
+The table goes into docs/training.md.
 """
 
 import argparse

@@ -6,7 +6,7 @@ Speed: training steps of VGG19 on 32 x 32 images with channels last, autocast to
 float32, interleaved, the least of the rounds. Effect: ``vgg_small`` on CIFAR-10 trained twice from
 the same seed, test accuracy and ECE of both. Some machines cannot compute in bfloat16, and trying
 may break later work in the same process: each part runs in a process of its own, and where it
-fails the command says "not measurable here" and is content. The table goes into docs/cost.md.
+fails the command prints "not measurable here" and succeeds. The table goes into docs/cost.md.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def in_own_process(part: str, arguments: argparse.Namespace) -> dict[str, float] | None:
-    """Return the figures of a part, or None, having said why, where bfloat16 does not work."""
+    """Return the figures of a part, or None, after printing why, where bfloat16 does not work."""
     command = [sys.executable, "-m", "benchmarks.half_precision", "--part", part]
     for name in ("threads", "examples", "epochs"):
         command += [f"--{name}", str(getattr(arguments, name))]

@@ -1,4 +1,4 @@
-"""What a FALCON step costs, and what a shifted image costs, against what one would use instead.
+"""What a FALCON step costs against a plain step, and a shifted image against SciPy's.
 
     python -m benchmarks.step_cost results/cost/steps.json
 

@@ -14,6 +14,8 @@ from tests.helpers.command import COMMAND, run
 from tests.helpers.paths import STRIPES
 from tests.helpers.stripes import TRUST
 
+pytestmark = pytest.mark.end_to_end
+
 STUDY = STRIPES
 
 

@@ -53,6 +53,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.end_to_end
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
@@ -71,6 +72,7 @@ def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
     wait_for(lambda: not alive(worker), seconds=2)
 
 
+@pytest.mark.end_to_end
 def test_starting_processes_does_not_wait_for_torch() -> None:
     code = "import sys, falconcal.core.child_processes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -185,6 +185,7 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
     assert image[:, 3, 4].tolist() == pytest.approx(by_hand, abs=1e-5)
 
 
+@pytest.mark.end_to_end
 def test_damaged_images_are_named_and_the_others_answered(
     tmp_path: Path, pictures: SavedModel
 ) -> None:
@@ -209,6 +210,7 @@ def test_damaged_images_are_named_and_the_others_answered(
     check(table[[0, 2]], pictures.model, (stripes(5).inputs[[0, 2]] * 255).round() / 255)
 
 
+@pytest.mark.end_to_end
 def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) -> None:
     inputs = stripes(12, 5).inputs
     numpy.save(tmp_path / "x.npy", inputs.numpy())
@@ -238,6 +240,7 @@ def test_a_model_tells_whether_validation_data_chose_its_epoch(
     assert chose_its_epoch(with_metadata(rows, method=method).metadata) is chose
 
 
+@pytest.mark.end_to_end
 def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from rich.console import Console
 

@@ -33,6 +33,7 @@ def checks() -> list[Any]:
     ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("estimator", "check"), checks())
 def test_scikit_learns_contract_holds(estimator: FalconClassifier, check: Check) -> None:
     check(estimator)

@@ -231,6 +231,7 @@ def test_a_disc_is_as_large_in_predict_as_in_training(tmp_path: Path) -> None:
     assert extent(seen[0]) == (172, 172)  # 150 pixels at 256 / 224: 171.4
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 def test_a_run_of_a_study_frames_as_it_was_trained(tmp_path: Path) -> None:
     for part, count in (("train", 4), ("val", 2), ("test", 2)):

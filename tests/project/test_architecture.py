@@ -123,6 +123,7 @@ def test_a_public_name_is_written_once() -> None:
         assert len(names) == len(set(names))
 
 
+@pytest.mark.end_to_end
 def test_importing_falconcal_does_not_wait_for_torch() -> None:
     code = "import sys, falconcal, falconcal.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

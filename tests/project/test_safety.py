@@ -372,6 +372,7 @@ OWN = TEXT.replace('"digits"', '"tests.helpers.stripes:load_stripes"').replace(
 )
 
 
+@pytest.mark.end_to_end
 def test_trust_is_asked_for_again_when_a_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -439,6 +440,7 @@ def test_trusting_a_package_is_enough(tmp_path: Path) -> None:
 # folders
 
 
+@pytest.mark.end_to_end
 def test_report_and_compare_import_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lure: Path
 ) -> None:
@@ -456,6 +458,7 @@ def test_report_and_compare_import_nothing(
     assert "lure" not in sys.modules
 
 
+@pytest.mark.end_to_end
 def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
     """Python looks where it runs for what is not installed, so that place is left out."""
     for name in ("ray", "lightning", "pandas", "torchvision", "lure", "optuna_dashboard"):
@@ -642,6 +645,7 @@ def test_a_change_of_any_depth_is_a_sentence(
 # the watch, and the page
 
 
+@pytest.mark.end_to_end
 def test_the_watch_sees_what_it_must(tmp_path: Path) -> None:
     deeds: list[Callable[[], object]] = [
         lambda: os.system("true"),

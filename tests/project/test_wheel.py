@@ -30,6 +30,7 @@ def environment(folder: Path, *install: str) -> Path:
     return commands
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_holds_studies_templates_and_types(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "falconcal/studies/digits.toml" in names
@@ -39,6 +40,7 @@ def test_the_wheel_holds_studies_templates_and_types(wheel: Path) -> None:
     assert not any(name.startswith("tests") for name in names)
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_runs_a_study_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:
     """Its own environment borrows the dependencies of this one by path, so that none is fetched."""
     commands = environment(tmp_path / "venv", "--no-deps", str(wheel))

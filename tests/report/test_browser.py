@@ -18,6 +18,8 @@ from tests.helpers import chromium as chromium_module
 from tests.helpers.chromium import Browser, Page, chromium, every, find_chromium
 from tests.helpers.report_study import MICRO, make_study
 
+pytestmark = pytest.mark.end_to_end
+
 TITLE = "Digits <script>window.ran = true</script>"
 SLY = '=<img src=x onerror="ran=true">, "b"'  # markup, a formula, and all that CSV must quote
 SECONDS: dict[str, list[float | None]] = {

@@ -181,6 +181,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.end_to_end
 def test_a_study_names_its_outliers(stored: Path) -> None:
     rows = polars.read_parquet(stored / "rows.parquet")
     assert set(rows["shift"]) == {"clean", "contrast", "fgsm", "uniform_noise", "digits"}
@@ -194,6 +195,7 @@ def test_a_study_names_its_outliers(stored: Path) -> None:
     assert not (stored / "examples" / "fgsm.png").exists()
 
 
+@pytest.mark.end_to_end
 def test_the_report_shows_outliers(stored: Path) -> None:
     summary = (stored / "summary.md").read_text()
     page = (stored / "report.html").read_text()
@@ -213,6 +215,7 @@ def test_the_report_shows_outliers(stored: Path) -> None:
         assert (stored / "figures" / f"{name}.svg").is_file()
 
 
+@pytest.mark.end_to_end
 def test_the_papers_test_on_outliers(stored: Path) -> None:
     table = polars.read_parquet(stored / "comparisons.parquet")
     found = table.filter(kind="test", figure="signed_rank_digits_confidence")
@@ -231,6 +234,7 @@ def test_the_papers_test_on_outliers(stored: Path) -> None:
     assert found["examples"].item() == 397
 
 
+@pytest.mark.end_to_end
 def test_figures_of_outliers_close_cells_on_the_right(stored: Path, tmp_path: Path) -> None:
     shutil.copytree(stored, tmp_path / "stored")
     results = load_results(tmp_path / "stored")
@@ -242,6 +246,7 @@ def test_figures_of_outliers_close_cells_on_the_right(stored: Path, tmp_path: Pa
     assert shares.filter(share=1.0)["from"].to_list() == pytest.approx([0.7])
 
 
+@pytest.mark.end_to_end
 def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
     results = load_results(stored)
     scores = polars.concat(
@@ -259,6 +264,7 @@ def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
     assert classes["even"][0] == pytest.approx(1 / 3)
 
 
+@pytest.mark.end_to_end
 def test_outliers_that_do_not_fit_are_found_before_training(tmp_path: Path) -> None:
     study = read_own_file(STUDY, ['outliers=["tests.helpers.stripes:load_table"]'])
     with pytest.raises(UserError, match="nothing is resized"):

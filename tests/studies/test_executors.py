@@ -152,6 +152,7 @@ def test_where_nothing_is_complete_there_is_no_report(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("words", [["--workers", "0"], ["--threads", "0"], ["--workers", "two"]])
 def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["run", "digits", "--out", str(tmp_path / "out"), *words])
@@ -159,6 +160,7 @@ def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.end_to_end
 def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     with pytest.raises(UsageError, match="leave --workers out"):
@@ -168,6 +170,7 @@ def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch
 # processes
 
 
+@pytest.mark.end_to_end
 def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +226,7 @@ def children(pid: int) -> list[int]:
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
+@pytest.mark.end_to_end
 @NEEDS_PROC
 def test_a_killed_runner_leaves_no_process_and_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     runner = Runner(tmp_path / "killed", workers=2, seeds=1)

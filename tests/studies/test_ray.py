@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.end_to_end
 def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +50,7 @@ class Mail(list[bytes]):
         self.put = SimpleNamespace(remote=self.append)
 
 
+@pytest.mark.end_to_end
 def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_run_that_fails_elsewhere_sends_nothing_but_its_reason(
     assert not sent
 
 
+@pytest.mark.end_to_end
 def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="leave one out"):
         ray_cluster.need_ray(workers=2)

@@ -74,6 +74,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         shift_overview(text)
 
 
+@pytest.mark.end_to_end
 def test_the_command_writes_the_picture(tmp_path: Path) -> None:
     answer = run("shift", "digits", "--shifts", "contrast, shear", folder=tmp_path)
     assert answer.returncode == 0, answer.stderr

@@ -33,6 +33,7 @@ def changes(name: str, folder: Path) -> list[str]:
     return [f"dataset.{key}={value}" for key, value in settings.items()]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 @pytest.mark.parametrize("name", STUDIES)

@@ -104,6 +104,7 @@ def test_the_settings_of_digits_methods_are_those_that_the_trials_chose() -> Non
         assert for_study(chosen(trials, name)) == everything.methods[name], name
 
 
+@pytest.mark.end_to_end
 def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     run_study(study("seeds=2"), tmp_path, Silent())
     rows = polars.read_parquet(tmp_path / "rows.parquet")
@@ -129,6 +130,7 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     assert (tmp_path / "examples" / "shear.png").exists()
 
 
+@pytest.mark.end_to_end
 def test_a_study_without_the_reference_runs_where_no_epoch_is_chosen(tmp_path: Path) -> None:
     head, _, rest = TEXT.partition("[methods.dropout]")
     text = head + rest[rest.index("[methods.falcon]") :]
@@ -137,6 +139,7 @@ def test_a_study_without_the_reference_runs_where_no_epoch_is_chosen(tmp_path: P
     assert Store(tmp_path).runs() == [RunKey(DEFAULT_VARIANT, "falcon", 0)]
 
 
+@pytest.mark.end_to_end
 def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     folder = RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path)
@@ -146,6 +149,7 @@ def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
     assert scores.confidence.tolist() == pytest.approx(stored["confidence"].to_list())
 
 
+@pytest.mark.end_to_end
 def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path / "runs")
@@ -158,6 +162,7 @@ def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Pat
     assert len(polars.read_parquet(tmp_path / "rows.parquet").unique(["method", "seed"])) == 4
 
 
+@pytest.mark.end_to_end
 def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
     tmp_path: Path,
 ) -> None:
@@ -173,6 +178,7 @@ def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
     assert mended.equals(whole)
 
 
+@pytest.mark.end_to_end
 def test_the_reference_is_the_same_trained_alone_or_taken_from_its_run(tmp_path: Path) -> None:
     run_study(study(), tmp_path / "both", Silent())
     run_study(study(), tmp_path / "alone", Silent(), ["falcon"])
@@ -233,6 +239,7 @@ def test_the_centre_of_the_study_reaches_its_shifts() -> None:
         assert torch.equal(shear.at(images, 4), expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_run_that_lacks_a_file_is_done_again(tmp_path: Path, name: str) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
@@ -279,6 +286,7 @@ def read_everything(directory: Path) -> Results:
     return results
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -319,6 +327,7 @@ def test_what_a_report_advises_on_a_damaged_file_works(
     assert everything(RunKey(DEFAULT_VARIANT, "dropout", 0).folder(trained)) == other
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["run.json", "weights.safetensors"])
 def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name: str) -> None:
     (RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / name).write_bytes(b"")
@@ -331,6 +340,7 @@ def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name:
     assert note in heard
 
 
+@pytest.mark.end_to_end
 def test_a_damaged_run_that_is_not_asked_for_is_not_dropped_in_silence(trained: Path) -> None:
     file = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / "run.json"
     file.write_bytes(b"")
@@ -340,6 +350,7 @@ def test_a_damaged_run_that_is_not_asked_for_is_not_dropped_in_silence(trained: 
     assert everything(trained) == before
 
 
+@pytest.mark.end_to_end
 def test_a_damaged_reference_is_trained_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["falcon"])
     rows = (tmp_path / "rows.parquet").read_bytes()
@@ -349,6 +360,7 @@ def test_a_damaged_reference_is_trained_again(tmp_path: Path) -> None:
     assert (tmp_path / "rows.parquet").read_bytes() == rows
 
 
+@pytest.mark.end_to_end
 def test_without_its_study_file_a_folder_still_refuses_other_settings(trained: Path) -> None:
     (trained / "study.json").write_text("{")
     before = everything(trained)
@@ -362,6 +374,7 @@ def test_without_its_study_file_a_folder_still_refuses_other_settings(trained: P
     assert everything(trained) == before
 
 
+@pytest.mark.end_to_end
 def test_a_copy_of_a_run_under_another_name_is_no_run(trained: Path) -> None:
     folder = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained)
     shutil.copytree(folder, folder.with_name("seed-1"))
@@ -388,6 +401,7 @@ method = "dropout"
 """
 
 
+@pytest.mark.end_to_end
 def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Raising' and 'tests\.stripes\.Raising' would have the"):
         read_own(TEXT + TWINS, "test")
@@ -401,6 +415,7 @@ def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
+@pytest.mark.end_to_end
 def test_a_refused_run_leaves_nothing_behind(tmp_path: Path) -> None:
     for change in ("dataset=tests.helpers.stripes:load_table", 'shifts=["cifar10_c:fog"]'):
         with pytest.raises(UserError):
@@ -410,6 +425,7 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.end_to_end
 def test_a_refused_run_leaves_a_folder_of_runs_as_it_was(trained: Path) -> None:
     (trained / ".lock").unlink()  # as in a copy that somebody was given
     before = everything(trained)
@@ -418,12 +434,14 @@ def test_a_refused_run_leaves_a_folder_of_runs_as_it_was(trained: Path) -> None:
     assert everything(trained) == before
 
 
+@pytest.mark.end_to_end
 def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
     failed = run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
     assert "diverged" in failed[RunKey(DEFAULT_VARIANT, "dropout", 0)]
     run_study(study(), tmp_path, Silent(), ["dropout"])
 
 
+@pytest.mark.end_to_end
 def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
     run_study(study('shifts=["tests.helpers.stripes:inverted"]'), tmp_path, Silent(), ["dropout"])
     rows = polars.read_parquet(tmp_path / "rows.parquet")
@@ -431,6 +449,7 @@ def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
     assert write_report(tmp_path).exists()
 
 
+@pytest.mark.end_to_end
 def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent())
     kept = {
@@ -443,6 +462,7 @@ def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
     assert 1 <= kept["falcon"]["kept_epoch"] <= 12
 
 
+@pytest.mark.end_to_end
 def test_shifts_that_do_not_fit_the_data_are_found_before_training(tmp_path: Path) -> None:
     spy = Silent()
     with pytest.raises(UserError, match="height, width"):
@@ -450,6 +470,7 @@ def test_shifts_that_do_not_fit_the_data_are_found_before_training(tmp_path: Pat
     assert spy.begun == []
 
 
+@pytest.mark.end_to_end
 def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     left = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path).parent / ".seed-0"
@@ -460,6 +481,7 @@ def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> N
     assert len(Store(tmp_path).runs()) == 2
 
 
+@pytest.mark.end_to_end
 def test_a_folder_made_with_other_settings_is_refused_and_left_alone(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path)
@@ -470,6 +492,7 @@ def test_a_folder_made_with_other_settings_is_refused_and_left_alone(tmp_path: P
     assert everything(tmp_path) == before
 
 
+@pytest.mark.end_to_end
 def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
     """Whoever tunes on while first methods run goes on in the same folder."""
     run_study(study(), tmp_path, Silent(), ["dropout"])
@@ -478,6 +501,7 @@ def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
         run_study(study(), tmp_path, Silent())
 
 
+@pytest.mark.end_to_end
 def test_what_was_begun_binds(tmp_path: Path) -> None:
     run_study(study(), tmp_path, Silent(), ["dropout"])
     with Store(tmp_path).checkpointing(RunKey(DEFAULT_VARIANT, "falcon", 0)):
@@ -489,6 +513,7 @@ def test_what_was_begun_binds(tmp_path: Path) -> None:
         run_study(study("falcon.epochs=3"), tmp_path, Silent())
 
 
+@pytest.mark.end_to_end
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with (
         Store(tmp_path).opened(study().resolved()),
@@ -497,6 +522,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         run_study(study(), tmp_path, Silent())
 
 
+@pytest.mark.end_to_end
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot write to the output folder"):
@@ -540,6 +566,7 @@ def test_wrong_changes_are_refused(change: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.end_to_end
 def test_a_network_has_settings_in_the_study_and_is_rebuilt_with_them(tmp_path: Path) -> None:
     changes = ("model=lstm", "model.hidden=7", "dropout.epochs=1", 'shifts=["shear"]')
     made = study(*changes)
@@ -638,6 +665,7 @@ def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
     assert "seed" not in json.dumps(methods)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Path) -> None:
     run_study(calibrated(), tmp_path, Silent(), ["falcon", "falcon_temperature"])
@@ -649,6 +677,7 @@ def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Pat
     assert inside.equals(alone)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_base_that_the_study_has_trained_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -673,6 +702,7 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
         assert origin["training_seconds"] > json.loads(before.read_text())["training_seconds"]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
     text = '[methods.vector]\nbase = {method = "dropout", epochs = 11, learning_rate = 0.01}\n'
@@ -682,6 +712,7 @@ def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
     assert polars.read_parquet(folder / "history.parquet")["epoch"].max() == 11
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path) -> None:
     spy = Silent()
@@ -754,6 +785,7 @@ def test_damaged_weights_are_named(tmp_path: Path) -> None:
         load_weights(tmp_path / "weights.safetensors", LeNet())
 
 
+@pytest.mark.end_to_end
 def test_a_run_that_was_stopped_after_training_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -550,6 +550,7 @@ def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     ledger.close()
 
 
+@pytest.mark.end_to_end
 def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(MEETS)
     met = tmp_path / "met"

@@ -161,6 +161,7 @@ def test_wrong_intervals_are_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.end_to_end
 def test_kill_nine_at_any_moment(tmp_path: Path) -> None:
     """A process that is killed again and again ends with the weights of one that is not."""
     script = ROOT / "tests" / "train_for_killing.py"
