@@ -1,7 +1,8 @@
 """Multiplicative normalising flows: weights whose means are scaled by a vector of rich density.
 
 Louizos & Welling, "Multiplicative Normalizing Flows for Variational Bayesian Neural Networks", ICML
-2017. See ``falconcal/bayesian/mnf.py`` for the layers.
+2017. The layers are in ``falconcal/models/bayesian``; the loss is the evidence bound of
+``methods/variational.py``.
 """
 
 from functools import partial
@@ -18,10 +19,29 @@ from falconcal.models.bayesian import MNFConv2d, MNFLinear, to_bayesian
 
 @settings
 class MNF(VariationalMethod):
-    """Settings of MNF; the defaults are the paper's."""
+    """Train a Bayesian network with multiplicative normalising flows; the defaults are the paper's.
 
-    flows: Annotated[int, Field(ge=0)] = 2  # of z, and as many of its auxiliary density
-    width: Count = 50  # hidden units of a flow
+    Needs a model of ``nn.Linear`` and ``nn.Conv2d`` layers. A step costs about four times a plain
+    one, and a prediction up to ``samples`` passes. The model that is given stays as it was.
+
+    Raises:
+        UserError: If a layer with weights has no Bayesian form.
+        UsageError: If ``l2_weight`` is not 0.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> model = falconcal.make_model("mlp", data)
+        >>> method = falconcal.MNF(epochs=3, learning_rate=0.005, samples=5, flows=1, width=8)
+        >>> model = method.fit(model, data.train.batches(50), data.validation)
+        >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
+        True
+    """
+
+    flows: Annotated[int, Field(ge=0)] = 2
+    """Number of flows of the vector z, and of its auxiliary density; 0 leaves z normal."""
+    width: Count = 50
+    """Number of hidden units of a flow."""
 
     def convert(self, model: nn.Module) -> nn.Module:
         refuse_l2(self)
