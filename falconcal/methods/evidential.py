@@ -32,12 +32,13 @@ class Evidential(TrainingMethod):
     softmax is the prediction. A step costs about as much as a plain one.
 
     Example:
+        >>> import torch
         >>> import falconcal
-        >>> data = falconcal.load_dataset("digits")
-        >>> model = falconcal.make_model("mlp", data)
-        >>> method = falconcal.Evidential(epochs=3, evidence="softplus")
-        >>> model = method.fit(model, data.train.batches(50), data.validation)
-        >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
+        >>> inputs = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
+        >>> data = falconcal.Examples(inputs, (inputs[:, 0] > 0.5).long())
+        >>> method = falconcal.Evidential(epochs=10, learning_rate=0.1, evidence="exp")
+        >>> model = method.fit(torch.nn.Linear(4, 2), data.batches(50), data)
+        >>> falconcal.accuracy(falconcal.predict(model, data)) > 0.8
         True
     """
 

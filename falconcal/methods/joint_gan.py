@@ -43,7 +43,7 @@ class JointGAN(TrainingMethod):
         >>> import falconcal
         >>> inputs = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
         >>> data = falconcal.Examples(inputs, (inputs[:, 0] > 0.5).long(), falconcal.Bounds(0, 1))
-        >>> method = falconcal.JointGAN(epochs=10, learning_rate=0.05, latent=4, width=4)
+        >>> method = falconcal.JointGAN(epochs=5, learning_rate=0.1, latent=4, width=4)
         >>> model = method.fit(torch.nn.Linear(4, 2), data.batches(50), data)
         >>> falconcal.accuracy(falconcal.predict(model, data)) > 0.8
         True

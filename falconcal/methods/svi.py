@@ -25,12 +25,13 @@ class SVI(VariationalMethod):
         UsageError: If ``l2_weight`` is not 0.
 
     Example:
+        >>> import torch
         >>> import falconcal
-        >>> data = falconcal.load_dataset("digits")
-        >>> model = falconcal.make_model("mlp", data)
-        >>> method = falconcal.SVI(epochs=3, learning_rate=0.005, samples=5)
-        >>> model = method.fit(model, data.train.batches(50), data.validation)
-        >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
+        >>> inputs = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
+        >>> data = falconcal.Examples(inputs, (inputs[:, 0] > 0.5).long())
+        >>> method = falconcal.SVI(epochs=10, learning_rate=0.05, samples=5)
+        >>> model = method.fit(torch.nn.Linear(4, 2), data.batches(50), data)
+        >>> falconcal.accuracy(falconcal.predict(model, data)) > 0.8
         True
     """
 
