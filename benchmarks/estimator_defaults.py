@@ -72,7 +72,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
     judging, testing = train_test_split(
         rest, train_size=0.5, random_state=seed, stratify=labels[rest]
     )
-    settings = {"share": 0.0}
+    settings = {"calibration_fraction": 0.0}
     plain = FalconClassifier(random_state=seed, entropy_weight=0.0, settings=settings)
     plain.fit(rows[given], labels[given])
     drift = sensor_shifts()["sensor_drift"]

@@ -28,8 +28,9 @@ from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.models import VGG, make_model
 from falconcal.models.predict import predict
-from falconcal.training.context import to_channels_last, weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.precision import Precision
+from falconcal.training.step import to_channels_last
 
 HALF: Precision = "bf16-mixed"
 FULL: Precision = "32-true"

@@ -60,7 +60,7 @@ def run(digits: Dataset, gradient: str, share: float, seed: int) -> Row:
         names = ("epochs", "learning_rate", "l2_weight", "dropout", "keep", "seed")
         method = METHODS["dropout"](**{name: settings[name] for name in names})
     else:
-        method = METHODS["falcon"](**settings, gradient=gradient, share=share)
+        method = METHODS["falcon"](**settings, gradient=gradient, calibration_fraction=share)
     model = make_model("lenet", digits, seed)
     batches = digits.train.batches(study.batch_size, shuffle=True, seed=seed)
     started = time.process_time()

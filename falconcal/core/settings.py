@@ -7,6 +7,7 @@ code behind the door never asks again.
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import (
     Annotated,
@@ -105,7 +106,7 @@ def _readable(init: Callable[..., None]) -> Callable[..., None]:
         if args:
             raise UsageError(f"{type(self).__name__} takes settings by name, got {args[0]!r}.")
         try:
-            init(self, **values)
+            init(self, **_with_present_names(self, values))
         except pydantic.ValidationError as error:
             known = [field.name for field in dataclasses.fields(self)]
             raise UsageError(_explain(type(self).__name__, known, error)) from None
@@ -126,3 +127,26 @@ def _explain_one(known: list[str], problem: Any) -> str:
         return f"{place} is missing"  # what was given instead is everything else
     expected = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return f"{place} {expected}, got {problem['input']!r}"
+
+
+RENAMED = {"share": "calibration_fraction", "judging_examples": "selection_examples"}  # old: new
+
+
+def renamed_settings(known: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under their present names, where ``known`` are those that are taken."""
+    known = set(known)
+    given = {}
+    for name, value in values.items():
+        new = RENAMED.get(name, name)
+        renamed = name not in known and new in known
+        if renamed and new in values:
+            raise UsageError(f"expected {new} alone, got {name}, its old name, too: remove {name}.")
+        given[new if renamed else name] = value
+    return given
+
+
+def _with_present_names(instance: Any, values: dict[str, Any]) -> dict[str, Any]:
+    renamed = renamed_settings([field.name for field in dataclasses.fields(instance)], values)
+    for name in values.keys() - renamed.keys():
+        warnings.warn(f"{name} is now called {RENAMED[name]}.", FutureWarning, stacklevel=3)
+    return renamed

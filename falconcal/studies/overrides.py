@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from falconcal.core.registry import name_and_settings
+from falconcal.core.settings import RENAMED
 from falconcal.errors import UsageError, did_you_mean
 from falconcal.io.parsing import parse_toml
 
@@ -30,13 +31,13 @@ def set_value(values: Values, key: str, value: Any, known: Collection[str], plac
     place = f"{place} {key}"
     method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
     if not dot:
-        _check_key(setting, known, place)
+        _check_key(RENAMED.get(setting, setting), known, place)
         table = values
     elif method in ENTRIES and key.strip().startswith(f"{method}."):
         table = _entry_table(values, method)
     else:
         table = _table(values, method, place)
-    table[setting] = value
+    _replace(table, setting, value)
 
 
 def merge(table: Values, stated: Any, place: str) -> None:
@@ -47,7 +48,15 @@ def merge(table: Values, stated: Any, place: str) -> None:
         if setting == "base" and isinstance(value, dict):
             merge(_base_table(table.setdefault("base", {}), place), value, f"{place}.base")
         else:
-            table[setting] = value
+            _replace(table, setting, value)
+
+
+def _replace(table: Values, setting: str, value: Any) -> None:
+    """Set a value; the same setting under its other name, old or new, goes."""
+    for old, new in RENAMED.items():
+        if setting in (old, new):
+            table.pop(new if setting == old else old, None)
+    table[setting] = value
 
 
 def method_table(values: Values, method: str, place: str) -> Values:

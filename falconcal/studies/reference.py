@@ -16,7 +16,7 @@ from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT, WEIGH
 from falconcal.studies.building import make_study_model, train_method
 from falconcal.studies.store import Store, load_weights, save_weights, whole
 from falconcal.studies.study import REFERENCE, Study
-from falconcal.training.context import weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 
 REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE, 0)
 PLAIN_RUN = RunKey(DEFAULT_VARIANT, REFERENCE, 0)

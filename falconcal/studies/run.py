@@ -43,7 +43,7 @@ from falconcal.studies.store import (
 )
 from falconcal.studies.study import Study
 from falconcal.training import History, on_epoch
-from falconcal.training.context import weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.selection import ShiftedValidation, shifted_validation
 
 
@@ -71,8 +71,8 @@ class StudyContext:
         """Perturbed through the reference model, once for all runs."""
         reference = load_reference(self.study, self.store, self.dataset)
         shifts = self.study.found(self.study.selection_shifts)
-        judged = self.study.judging_examples
-        return shifted_validation(self.dataset.validation, reference, shifts, judged)
+        examples = self.study.selection_examples
+        return shifted_validation(self.dataset.validation, reference, shifts, examples)
 
     def method(self, run: RunKey) -> Method:
         if run == REFERENCE_RUN:

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from falconcal.core import distributed
+from falconcal.core.settings import renamed_settings
 from falconcal.errors import UserError
 from falconcal.io.atomic import obstacle, write_bytes, write_text
 from falconcal.io.output_folder import (
@@ -30,6 +31,7 @@ from falconcal.io.output_folder import (
     file_name,
 )
 from falconcal.io.parsing import parse_json
+from falconcal.methods import are_same_class
 from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
@@ -238,12 +240,15 @@ class Store:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
+    old = renamed_settings(new, old)
     for key in sorted({*old, *new} - (DEVICE_SETTINGS if place else MAY_DIFFER)):
         name, both = f"{place}{key}", key in old and key in new
         if not both and (name in MAY_GROW or place.removesuffix(".") in MAY_GROW):
             continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
             yield from _differences(old[key], new[key], f"{name}.")
+        elif both and key == "method" and are_same_class(old[key], new[key]):
+            continue  # their bases, which are stored too, make the difference
         elif old.get(key) != new.get(key):  # a setting of later that is None is as none at all
             there = json.dumps(old[key]) if key in old else "not set"
             here = json.dumps(new[key]) if key in new else "not set"

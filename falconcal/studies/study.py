@@ -11,7 +11,7 @@ from pydantic import Field, InstanceOf
 from falconcal.core.distributed import settings_for_torchrun
 from falconcal.core.method import Method, chooses_epoch, innermost_method, with_seed
 from falconcal.core.registry import name_and_settings
-from falconcal.core.settings import Count, as_dict, settings
+from falconcal.core.settings import Count, as_dict, renamed_settings, settings
 from falconcal.core.trust import NOBODY, Trust, trusting
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown_name_error
@@ -34,7 +34,7 @@ from falconcal.studies.variants import check_variant, expand_sweeps, without
 
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
-    "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
+    "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
     "variants",
 }  # fmt: skip
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
@@ -63,7 +63,7 @@ class Study:
     stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
     examples: Count | None = None  # so many of each part alone, for a quick look
     test_examples: Count | None = None  # so many of the test data alone, where predictions are dear
-    judging_examples: Count | None = None  # so many of the validation data choose the epoch
+    selection_examples: Count | None = None  # so many of the validation data choose the epoch
     levels: Count | None = None  # so many of each shift alone, from the first
     # by the name that results bear: the method's own, or any other beside a setting ``method``
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
@@ -215,7 +215,7 @@ def read_study(
 
 def _made(values: dict[str, Any], source: str) -> Study:
     try:
-        return Study(**values)
+        return Study(**renamed_settings(Study.__dataclass_fields__, values))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
 

@@ -154,8 +154,9 @@ def make_step(kind: str, device: torch.device, method: Method | None = None) -> 
         2,
         generator,
         bounds=bounds,
-        bare=model,
+        unwrapped_model=model,
         perturbation_point=perturbation_point,
+        training_examples=6,
     )
 
 
@@ -184,8 +185,6 @@ def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> Non
 
 
 def objectives_of(method: Method) -> list[Objective]:
-    if isinstance(method, VariationalMethod):
-        return method.objectives(examples=6)
     found: list[Objective] = method.objectives()  # type: ignore[attr-defined]
     return found
 

@@ -53,7 +53,7 @@ def assert_same_weights(found: nn.Module, expected: nn.Module) -> None:
 CASES: list[dict[str, Any]] = [
     {},
     {"gradient": "exact"},
-    {"share": 0.5},
+    {"calibration_fraction": 0.5},
     {"clip_norm": 0.1},
     {"accumulate": 2},
     {"bounds": UNIT, "dropout": 0.3},

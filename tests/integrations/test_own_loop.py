@@ -49,7 +49,7 @@ def with_statistics() -> Any:
 CASES = [
     {"gradient": "shared"},
     {"gradient": "exact"},
-    {"share": 0.5},
+    {"calibration_fraction": 0.5},
     {"clip_norm": 0.1},
     {"accumulate": 2},
     {"statistics": "clean"},
@@ -121,7 +121,7 @@ def test_schedulers_and_clipping_act_on_the_users_optimiser(tiny: Dataset) -> No
     model = small_network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.0)
-    falcon = Falcon(bounds=UNIT, share=0.0, dropout=None, epochs=2, clip_norm=1e-3)
+    falcon = Falcon(bounds=UNIT, calibration_fraction=0.0, dropout=None, epochs=2, clip_norm=1e-3)
     step = FalconStep(model, optimizer, falcon)
     before = [weight.detach().clone() for weight in model.parameters()]
     step(tiny.train.inputs, tiny.train.labels)

@@ -189,10 +189,11 @@ def test_a_network_of_ones_own(flowers: tuple[Array, Array]) -> None:
 def test_settings_of_falcon_are_passed_on_and_wrong_ones_named(
     flowers: tuple[Array, Array],
 ) -> None:
-    model = FalconClassifier(epochs=1, settings={"share": 0.0, "bounds": None}).fit(*flowers)
+    settings = {"calibration_fraction": 0.0, "bounds": None}
+    model = FalconClassifier(epochs=1, settings=settings).fit(*flowers)
     assert "calibration/calibration" not in model.history_[0].terms
-    with pytest.raises(UserError, match=r"unknown setting 'shar'\. Did you mean 'share'"):
-        FalconClassifier(settings={"shar": 0.0}).fit(*flowers)
+    with pytest.raises(UserError, match=r"unknown setting 'epsilon'\. Did you mean 'epsilons'"):
+        FalconClassifier(settings={"epsilon": 0.0}).fit(*flowers)
 
 
 def test_constant_inputs_are_no_obstacle() -> None:

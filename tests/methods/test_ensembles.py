@@ -21,7 +21,7 @@ from falconcal import (
 )
 from falconcal.data import Batches, Bounds, Dataset
 from falconcal.errors import UserError
-from falconcal.methods import FalconEnsemble, make_method
+from falconcal.methods import METHODS, make_method
 from falconcal.methods.adversarial import adversarial_terms
 from falconcal.methods.ensemble import EnsembleModel, fresh_copy, member_seed, reordered
 from falconcal.methods.mc_dropout import has_active_dropout
@@ -239,7 +239,8 @@ def test_members_that_draw_draw_the_same_once_loaded(tiny: Dataset) -> None:
 
 def test_by_default_members_are_trained_adversarially_and_falcons_are_not() -> None:
     assert Ensemble() == Ensemble(base=Adversarial(epsilon=0.01), size=5)
-    assert FalconEnsemble().base == Falcon()
+    assert METHODS["falcon_ensemble"]() == Ensemble(base=Falcon())
+    assert make_method({"method": "falcon_ensemble", "size": 2}) == Ensemble(base=Falcon(), size=2)
     assert make_method({"method": "ensemble"}) == Ensemble()
 
 

@@ -21,8 +21,10 @@ from falconcal.data import Dataset
 from falconcal.errors import UserError
 from falconcal.methods import joint_gan
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import AuxiliaryNetwork, Step, checkpointing, run_steps
+from falconcal.training import Step, checkpointing
 from falconcal.training.losses import divergence_from_uniform
+from falconcal.training.run_steps import run_steps
+from falconcal.training.step import AuxiliaryNetwork
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stopping import StoppedError, Stopping

@@ -308,21 +308,21 @@ def test_mixup_is_the_loss_on_blended_inputs_and_labels(tiny: Dataset) -> None:
     method = Mixup(alpha=0.4)
     terms = mixup_module.mixed_terms(method, first_step(tiny, seed=3))
     again = first_step(tiny, seed=3)
-    share = mixup_module.draw_share(0.4, again)
+    weight = mixup_module.draw_weight(0.4, again)
     partners = mixup_module.draw_partners(again)
-    assert 0 < share < 1
+    assert 0 < weight < 1
     assert sorted(partners.tolist()) == list(range(8))
-    blended = share * again.inputs + (1 - share) * again.inputs[partners]
+    blended = weight * again.inputs + (1 - weight) * again.inputs[partners]
     labels = nn.functional.one_hot(again.labels, 3).float()
-    targets = share * labels + (1 - share) * labels[partners]
+    targets = weight * labels + (1 - weight) * labels[partners]
     expected = nn.functional.cross_entropy(again.model(blended), targets)
     torch.testing.assert_close(terms["cross_entropy"], expected)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.4, 1.0])
-def test_mixup_draws_its_share_from_beta(alpha: float, tiny: Dataset) -> None:
-    shares = [mixup_module.draw_share(alpha, first_step(tiny, seed)) for seed in range(400)]
-    assert stats.kstest(shares, stats.beta(alpha, alpha).cdf).pvalue > 0.001
+def test_mixup_draws_its_weight_from_beta(alpha: float, tiny: Dataset) -> None:
+    drawn = [mixup_module.draw_weight(alpha, first_step(tiny, seed)) for seed in range(400)]
+    assert stats.kstest(drawn, stats.beta(alpha, alpha).cdf).pvalue > 0.001
 
 
 def test_mixup_refuses_whole_numbers_that_are_no_tokens(tiny: Dataset) -> None:
@@ -350,11 +350,11 @@ def test_mixup_blends_the_embedding_of_tokens() -> None:
 
     ours = mixup_module.mixed_terms(Mixup(alpha=0.4), step())["cross_entropy"]
     again = step()
-    share, partners = mixup_module.draw_share(0.4, again), mixup_module.draw_partners(again)
+    weight, partners = mixup_module.draw_weight(0.4, again), mixup_module.draw_partners(again)
     embedded = model[0](tokens)
-    logits = model[1:](share * embedded + (1 - share) * embedded[partners])
+    logits = model[1:](weight * embedded + (1 - weight) * embedded[partners])
     truth = nn.functional.one_hot(labels, 3).float()
-    targets = share * truth + (1 - share) * truth[partners]
+    targets = weight * truth + (1 - weight) * truth[partners]
     theirs = nn.functional.cross_entropy(logits, targets)
     torch.testing.assert_close(ours, theirs)
     weights = list(model.parameters())
@@ -410,7 +410,7 @@ def test_every_form_of_evidential_learns(
     [
         ("entropy_weight", -1.0),
         ("calibration_weight", -0.02),
-        ("share", 1.1),
+        ("calibration_fraction", 1.1),
         ("bins", 0),
         ("epsilons", []),
         ("epsilons", [-0.1]),
@@ -473,8 +473,8 @@ def test_falcon_training_is_the_authors_loop_written_out(tiny: Dataset) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_share_zero_never_takes_the_calibration_step(tiny: Dataset) -> None:
-    without = fitted("falcon", tiny, epochs=2, share=0.0, dropout=0.0)
+def test_a_fraction_of_zero_never_takes_the_calibration_step(tiny: Dataset) -> None:
+    without = fitted("falcon", tiny, epochs=2, calibration_fraction=0.0, dropout=0.0)
     weightless = fitted("falcon", tiny, epochs=2, calibration_weight=0.0, dropout=0.0)
     torch.testing.assert_close(log_probs(without, tiny), log_probs(weightless, tiny))
 
@@ -519,7 +519,7 @@ def test_other_directions_are_random_and_need_no_gradient(tiny: Dataset) -> None
 
 
 @pytest.mark.parametrize("bounds", [None, Bounds(-1.0, 1.0)])
-def test_the_direction_mixup_mixes_in_a_share_of_another_example(
+def test_the_direction_mixup_mixes_in_a_part_of_another_example(
     tiny: Dataset, bounds: Bounds | None
 ) -> None:
     random = torch.Generator().manual_seed(0)

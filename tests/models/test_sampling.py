@@ -17,7 +17,7 @@ from falconcal.methods import METHODS
 from falconcal.models import LeNet, PixelRecurrent, TokenTransformer, sampling
 from falconcal.models.keyed_masks import KeyedMasks
 from falconcal.models.sampling import SampledModel, mean_probabilities
-from falconcal.training.context import weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 
 
 def is_dropout(layer: nn.Module) -> bool:

@@ -1,5 +1,6 @@
 """Studies: read, changed, run, taken up again, refused; every file whole or absent."""
 
+import inspect
 import json
 import re
 import shutil
@@ -90,7 +91,7 @@ def test_every_method_has_its_row_in_digits_methods() -> None:
     for name in ("dataset", "model", "batch_size", "centre", "shifts"):
         assert getattr(everything, name) == getattr(digits, name)
     kinds = {type(everything.method(name)) for name in everything.methods}
-    assert kinds == set(METHODS.values())
+    assert kinds == {inspect.unwrap(make) for make in METHODS.values()}
     for name in ("falcon", "evidential"):
         base = everything.method(name)
         assert everything.method(f"{name}_temperature") == Temperature(base=base)
@@ -222,7 +223,7 @@ def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
 
 
 def test_so_many_examples_choose_the_epoch_and_all_of_them_calibrate(tmp_path: Path) -> None:
-    made, whole = study("judging_examples=7"), load_stripes().validation
+    made, whole = study("selection_examples=7"), load_stripes().validation
     validation = StudyContext(made, Store(tmp_path)).validation(made.method("falcon"))
     assert isinstance(validation, ShiftedValidation)
     assert torch.equal(validation.clean.labels, whole.labels[sample_indices(len(whole), 7)])
@@ -534,7 +535,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     [
         ("falcon.epoch=3", "Falcon: unknown setting 'epoch'. Did you mean 'epochs'"),
         ("methods.falcon.epochs=0", "epochs should be greater than or equal to 1, got 0"),
-        ("falcon.share=1.5", "share should be less than or equal to 1"),
+        ("falcon.calibration_fraction=1.5", "calibration_fraction should be less than or equal"),
         ("falcon.entropy_weight=-1", "entropy_weight should be greater than or equal to 0"),
         ("falcon.epochs=many", "epochs should be a valid integer, got 'many'"),
         ("falcon.seed=3", "use --seeds"),

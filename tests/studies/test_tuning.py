@@ -343,9 +343,9 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
     falcon, inside = taken.method("falcon"), taken.method("calibrated").base  # type: ignore[attr-defined]
     assert isinstance(falcon, Falcon)
     assert (falcon.directions, falcon.keep) == (("adversarial", "gaussian"), "best")
-    assert falcon.share == 0.25  # what the command says goes before
+    assert falcon.calibration_fraction == 0.25  # what the command says goes before
     assert (falcon.epochs, falcon.learning_rate) == (12, 0.01)  # as the study has them
-    assert (inside.share, inside.epochs, inside.keep) == (0.5, 7, "best")
+    assert (inside.calibration_fraction, inside.epochs, inside.keep) == (0.5, 7, "best")
 
 
 @pytest.mark.parametrize(

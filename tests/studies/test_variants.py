@@ -147,7 +147,7 @@ def test_a_smoke_run_makes_variants_small_too() -> None:
         "entropy_alone": {"falcon.calibration_weight": 0.0}, "epochs=7": {}, "share=0.7": {},
     }  # fmt: skip
     alone = small.variant("entropy_alone").method("falcon")
-    assert (alone.epochs, alone.share, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
+    assert (alone.epochs, alone.calibration_fraction, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
 
 
 def test_the_ablation_leaves_out_each_term_and_both() -> None:

@@ -164,7 +164,7 @@ def test_wrong_intervals_are_refused(tmp_path: Path) -> None:
 @pytest.mark.end_to_end
 def test_kill_nine_at_any_moment(tmp_path: Path) -> None:
     """A process that is killed again and again ends with the weights of one that is not."""
-    script = ROOT / "tests" / "train_for_killing.py"
+    script = ROOT / "tests" / "helpers" / "train_for_killing.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), str(tmp_path / "checkpoints"), str(tmp_path / "out")]
     for _ in range(2):

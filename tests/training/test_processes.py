@@ -224,7 +224,7 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
 
 def test_devices_reach_every_training_of_a_study() -> None:
     study = read_own_file(
-        ROOT / "tests" / "stripes.toml",
+        ROOT / "tests" / "helpers" / "stripes.toml",
         ['methods.dropout.clip_norm="none"', "falcon.bounds=none"],
     )
     scaled = {"method": "temperature", "base": {"method": "falcon", "epochs": 1}}

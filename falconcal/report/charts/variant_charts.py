@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 import altair
 import polars
 
+from falconcal.core.settings import RENAMED
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.report.charts.by_level import file_names
@@ -66,7 +67,8 @@ def _plain(study: dict[str, Any], key: str) -> dict[str, float]:
         table = study[name] if name == "model" else (study.get("methods") or {}).get(name)
         for _ in bases:
             table = table.get("base") if isinstance(table, dict) else None
-    value = table.get(setting) if isinstance(table, dict) else None
+    table = table if isinstance(table, dict) else {}
+    value = table.get(setting, table.get(RENAMED.get(setting)))
     return {DEFAULT_VARIANT: float(value)} if _is_number(value) else {}
 
 

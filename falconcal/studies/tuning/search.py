@@ -79,7 +79,7 @@ class Search:
         places = {find_target(self.study, name).name for name in self.study.methods}
         spaces = {name: find_space(self.study, find_target(self.study, name)) for name in places}
         # a trial judges by its budget's examples
-        study = replace(self.study.variant(DEFAULT_VARIANT), judging_examples=None)
+        study = replace(self.study.variant(DEFAULT_VARIANT), selection_examples=None)
         return {
             **study.resolved(),
             "tuning": {**as_dict(self.tuning), "seed": self.seed},

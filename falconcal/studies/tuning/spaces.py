@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from falconcal.core.settings import RENAMED
 from falconcal.core.trust import Trust
 from falconcal.errors import UsageError, did_you_mean
 from falconcal.methods import make_method, method_name, plain_settings
@@ -148,7 +149,7 @@ def check_search(study: Study) -> None:
 def study_point(place: TuningTarget, space: Space) -> Point:
     """Return the study's own settings, as far as they are searched."""
     values = plain_settings(place.method)
-    return {name: values[name] for name in space}
+    return {name: values[_present(name, values)] for name in space}
 
 
 def points(space: Space, own: Point, seed: int) -> Iterator[Point]:
@@ -241,14 +242,20 @@ def _check(where: str, place: TuningTarget, space: Space, trust: Trust) -> None:
     for name, tried in space.items():
         if name in NOT_SEARCHED:
             raise UsageError(f"{where}.{name}: not searched, {NOT_SEARCHED[name]}.")
-        if name not in values or name == "method":
+        setting = _present(name, values)
+        if setting not in values or name == "method":
             known = [one for one in values if one not in ("method", *NOT_SEARCHED)]
             raise UsageError(
                 f"{where}: {method_name(place.method)} has no setting {name!r}. "
                 f"{did_you_mean(name, known)}"
             )
         for value in tried.edges():
-            _try(f"{where}.{name}", {**values, name: value}, trust)
+            _try(f"{where}.{name}", {**values, setting: value}, trust)
+
+
+def _present(name: str, values: dict[str, Any]) -> str:
+    """Return the present name of a setting, which a study may search by its old one."""
+    return name if name in values else RENAMED.get(name, name)
 
 
 def _try(where: str, values: dict[str, Any], trust: Trust) -> None:

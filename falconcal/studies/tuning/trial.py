@@ -13,6 +13,7 @@ from optuna.trial import Trial, TrialState
 from torch import nn
 
 from falconcal.core.method import Method, with_seed
+from falconcal.core.settings import renamed_settings
 from falconcal.core.trust import PERSON, Trust
 from falconcal.data import Dataset
 from falconcal.evaluation.under_shift import CLEAN, evaluate
@@ -61,7 +62,8 @@ def trial_method(
     trust: Trust = PERSON,
 ) -> Method:
     """Return a method as a trial trains it."""
-    values = {**plain_settings(method), **point}
+    values = plain_settings(method)
+    values |= renamed_settings(values, point)
     budget = {
         "epochs": tuning.epochs or values.get("epochs"),
         "samples": tuning.samples or values.get("samples"),
