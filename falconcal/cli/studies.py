@@ -234,7 +234,7 @@ def tune(
     need_optuna()
     from falconcal.studies import find_study
     from falconcal.studies.tuning.choice import check_chosen
-    from falconcal.studies.tuning.search import Search, check
+    from falconcal.studies.tuning.search import Search, check_request
     from falconcal.studies.tuning.search import tune as search_for
 
     stay_offline(offline)
@@ -245,7 +245,7 @@ def tune(
         also_score_test=also_score_test,
     )  # fmt: skip
     try:
-        check(search, workers)
+        check_request(search, workers)
         announce_search(search)
         rows = search_for(search, workers, show_trial)
     except KeyboardInterrupt:
@@ -253,4 +253,4 @@ def tune(
         print_text(words, errors)
         raise typer.Exit(FAILED) from None
     show_trials(directory, rows)
-    check_chosen(rows, search.place.name)
+    check_chosen(rows, search.target.name)

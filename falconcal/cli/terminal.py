@@ -106,8 +106,8 @@ def table(title: str, heading: list[str], rows: list[list[str]], right: bool = T
 
 def announce_search(search: "Search") -> None:
     """Say what is searched, where that is not what the words of the command say."""
-    if search.place.name != search.method:
-        output.print(f"{search.method} is tuned through {search.place.name}.", highlight=False)
+    if search.target.name != search.method:
+        output.print(f"{search.method} is tuned through {search.target.name}.", highlight=False)
     planned = len(list(search.plan()))
     if planned < search.trials:
         output.print(f"The search has {planned} points, so there are as many trials.")

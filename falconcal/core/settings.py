@@ -31,6 +31,7 @@ LearningRate = PositiveNumber
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(gt=0, lt=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1)]
+StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 Strengths = Annotated[tuple[NonNegative, ...], Field(min_length=1, strict=False)]
 
 SettingsT = TypeVar("SettingsT")
