@@ -42,7 +42,7 @@ def levels_of(shift: AnyShift, examples: Examples) -> Tensor:
 
 
 def _grid(levels: Tensor) -> Tensor:
-    """Arrange images in one picture: (levels, N, channels, H, W) -> (channels, N * H, levels * W)."""
+    """Join images into one: (levels, N, channels, H, W) -> (channels, N * H, levels * W)."""
     framed = functional.pad(levels, (0, GAP, 0, GAP), value=1.0)
     count, examples, channels, height, width = framed.shape
     return framed.permute(2, 1, 3, 0, 4).reshape(channels, examples * height, count * width)

@@ -31,12 +31,12 @@ def shift_overview(
     examples: int = 1,
     stored: str | None = None,
 ) -> bytes:
-    """Return a PNG of test examples at every level of shifts, by default those usual for the data."""
+    """Return a PNG of test examples at every level of shifts, by default of the usual ones."""
     tested = dataset.test.first(examples)
     if not tested.inputs.is_floating_point():
         raise UserError(
-            f"{dataset.name} is text, which cannot be drawn: print what SHIFTS[name].at returns for "
-            "its tokens, or falconcal.shifts.typos for its words."
+            f"{dataset.name} is text, which cannot be drawn: print what SHIFTS[name].at returns "
+            "for its tokens, or falconcal.shifts.typos for its words."
         )
     chosen = usual_shifts(tested) if names is None else names
     shifts = [_check_without_model(find_shift(name, "middle", stored)) for name in chosen]

@@ -32,7 +32,7 @@ from falconcal.shifts.affine import Centre
 from falconcal.studies.overrides import TUNING, merge, method_table, parse_override, set_value
 from falconcal.studies.variants import check_variant, expand_sweeps, without
 
-# not stored where empty, so that folders made before these settings existed stay valid
+# left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
     "variants",

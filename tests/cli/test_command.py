@@ -55,7 +55,7 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
 
     again = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert again.returncode == 0
-    assert again.stdout.count("complete already") == 2
+    assert again.stdout.count("already complete") == 2
     assert (out / "rows.parquet").read_bytes() == before
 
     other = run(
@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
     assert process.returncode == 1
     assert "Traceback" not in complaint
     assert "Complete runs" in complaint
-    assert "To go on: falconcal run" in complaint
+    assert "To resume: falconcal run" in complaint
     assert complete.exists()
 
 

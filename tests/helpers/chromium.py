@@ -108,7 +108,9 @@ class Page:
 
     def wait(self, condition: str) -> None:
         """Wait until a JavaScript expression is true."""
-        self.page.wait_for_function(f"document.readyState === 'complete' && ({condition})")
+        self.page.wait_for_function(
+            f"document.readyState === 'complete' && ({condition})", polling=20
+        )
 
     def click(self, selector: str) -> None:
         """Click with the mouse in the middle of the first such element."""
