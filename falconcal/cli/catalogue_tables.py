@@ -81,9 +81,9 @@ def type_text(hint: Any) -> str:
 
 
 def default_text(field: dataclasses.Field[Any]) -> str:
-    """Return the default of a setting as it would be written in TOML."""
+    """Return the default of a setting as it would be written in TOML, empty if it has none."""
     if field.default_factory is not dataclasses.MISSING:
         return json.dumps(field.default_factory(), default=method_name)
     if field.default is dataclasses.MISSING:
-        return "required"
+        return ""
     return "none" if field.default is None else json.dumps(field.default, default=method_name)

@@ -74,7 +74,7 @@ def show_settings(methods: "Mapping[str, Iterable[Setting]]") -> None:
     for title, settings in methods.items():
         print_text(title, style="bold")
         for name, kind, default, description in settings:
-            print_text(f"  {name}: {kind}, default {default}")
+            print_text(f"  {name}: {kind}, " + (f"default {default}" if default else "required"))
             if description:
                 print_text(f"      {' '.join(description.split())}")
 
