@@ -92,7 +92,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
 
 def examples(model: FalconClassifier, rows: NDArray[Any], labels: NDArray[Any]) -> Examples:
     """Return rows as the model's network takes them, in the bounds of themselves."""
-    inputs = torch.from_numpy(model.scaling_.apply(rows)).float()
+    inputs = torch.from_numpy(model.scaler_.transform(rows)).float()
     low, high = (float(end) for end in inputs.aminmax())
     return Examples(inputs, torch.from_numpy(labels).long(), Bounds(low, high))
 

@@ -22,7 +22,14 @@ import falconcal
 from falconcal.core.method import Method
 from falconcal.core.module_state import check_module, explain_model_errors, to_model_device
 from falconcal.core.registry import look_up
-from falconcal.core.settings import Count, as_dict, call_checked, check_settable, settings
+from falconcal.core.settings import (
+    Count,
+    StrTuple,
+    as_dict,
+    call_checked,
+    check_settable,
+    settings,
+)
 from falconcal.core.trust import PERSON, CodeKind, Trust, returns, trusting
 from falconcal.data import Bounds, Dataset, Examples, Framing, Preparation
 from falconcal.data.dataset import Modality
@@ -41,7 +48,6 @@ KIND, FORMAT = "model", 2  # 2 says how pictures are framed; files of 1 are read
 LARGEST = 2**25  # numbers of one example: a colour picture of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
-StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def _from_table(kind: Callable[..., object]) -> BeforeValidator:

@@ -19,7 +19,7 @@ from falconcal.evaluation.under_shift import scores_to_rows
 from falconcal.io.output_folder import RunKey
 from falconcal.studies.events import Event, EventHandler
 from falconcal.studies.reference import REFERENCE_RUN
-from falconcal.studies.store import read_json, read_table, to_json
+from falconcal.studies.run_files import read_json, read_table, to_json
 from falconcal.training import EpochRecord, History
 
 if TYPE_CHECKING:

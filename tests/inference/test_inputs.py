@@ -222,7 +222,7 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
     threshold = pictures.metadata.risks.threshold(0.9)
     assert table["rejected"].to_list() == (table["confidence"] < threshold).to_list()
     assert f"12 examples, {table['rejected'].sum()} rejected" in answer.stdout
-    assert "Answers: runs/predict/x.csv" in answer.stdout
+    assert "Predictions: runs/predict/x.csv" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from falconcal.metrics import accuracy
 from falconcal.models.predict import predict
 from falconcal.recalibration import Temperature
 from falconcal.shifts.fgsm import fgsm
-from falconcal.studies.store import load_weights, save_weights
+from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.training import Step, TrainingMethod
 from falconcal.training.losses import (
     EvidentialForm,

@@ -605,7 +605,7 @@ def test_toml_of_any_depth_and_length_is_a_sentence(text: str, words: str) -> No
 )
 def test_json_of_any_depth_and_length_is_a_sentence(text: str, words: str, tmp_path: Path) -> None:
     from falconcal.report import load_results
-    from falconcal.studies.store import read_json
+    from falconcal.studies.run_files import read_json
 
     with pytest.raises(ValueError, match=words):
         parse_json(text)

@@ -163,7 +163,7 @@ def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
 @pytest.mark.end_to_end
 def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    with pytest.raises(UsageError, match="leave --workers out"):
+    with pytest.raises(UsageError, match="remove --workers"):
         local_executor(2)
 
 
@@ -177,7 +177,9 @@ def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     monkeypatch.setenv(DEATHS, str(tmp_path))
     study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying", "raising"]
-    failed = run_study(study, tmp_path / "two", heard, only, make_crew=in_processes(2, threads=1))
+    failed = run_study(
+        study, tmp_path / "two", heard, only, make_executor=in_processes(2, threads=1)
+    )
     assert failed == {key("raising"): "KeyError: 'of no use'"}
     (lost,) = (event for event in heard if event.kind == "lost")
     assert (lost.run, "SIGKILL" in lost.text) == (key("dying"), True)

@@ -70,7 +70,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         shift_overview(load_stripes(), ["fgsm"])
     words = Examples(torch.ones(2, 5).long(), torch.zeros(2).long())
     text = Dataset("words", "text", ("a",), None, words, words, words)
-    with pytest.raises(UserError, match="words is text, of which there is no picture"):
+    with pytest.raises(UserError, match="words is text, which cannot be drawn"):
         shift_overview(text)
 
 

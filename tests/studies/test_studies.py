@@ -35,8 +35,9 @@ from falconcal.studies import run as one_run
 from falconcal.studies.building import train_method
 from falconcal.studies.events import Event
 from falconcal.studies.run import StudyContext
+from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.studies.runner import run_study
-from falconcal.studies.store import Store, load_weights, save_weights
+from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
 from falconcal.training.selection import ShiftedValidation
 from tests.helpers.paths import ROOT
@@ -336,7 +337,7 @@ def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name:
     run_study(study(), trained, heard.append)
     assert [event.run.method for event in heard if event.kind == "begun"] == ["falcon"]
     note = Event(
-        RunKey(DEFAULT_VARIANT, "falcon", 0), "note", f"{name} is damaged, so the run is done again"
+        RunKey(DEFAULT_VARIANT, "falcon", 0), "note", f"{name} is damaged, so the run is repeated"
     )
     assert note in heard
 
@@ -761,7 +762,7 @@ def test_a_wrong_base_is_refused(text: str, message: str) -> None:
 
 
 def test_a_base_of_the_study_is_changed_where_it_stands() -> None:
-    with pytest.raises(UsageError, match="the base is 'falcon', no table of its own"):
+    with pytest.raises(UsageError, match="the base is 'falcon', which is not a table"):
         calibrated("falcon_temperature.base.epochs=3")
     with pytest.raises(UsageError, match="the study has no method 'isotonic'"):
         calibrated("isotonic.base.epochs=3")

@@ -123,7 +123,7 @@ def test_names_of_swept_variants_are_readable_and_fit_a_folder(
         ('[variants.a]\n"dataset.count" = 3', r"variants\.a: dataset\.count cannot differ"),
         ('[variants.a]\n"tuning.epochs" = 3', r"variants\.a: tuning\.epochs cannot differ"),
         ('[variants.a]\nmodel = "lenett"', r"variants\.a: .*mean 'lenet'"),
-        ('[variants.a]\n"scaled.base.epochs" = 3', r"variants\.a: .*no table of its own"),
+        ('[variants.a]\n"scaled.base.epochs" = 3', r"variants\.a: .*is not a table"),
         ("[variants.default]\nbatch_size = 3", r"variants\.default .* choose another name"),
         ('[variants."a/b"]\nbatch_size = 3', "variants"),
         ("[variants]\na = 3", r"\[variants\.a\]: expected a table, got 3"),

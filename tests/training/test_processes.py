@@ -208,7 +208,7 @@ def test_a_study_in_two_processes_has_the_rows_of_one(tmp_path: Path) -> None:
     assert '"devices": 2' in (tmp_path / "together" / "study.json").read_text()
     # where it is computed does not bind: one process goes on where two have stopped
     again = CliRunner().invoke(app, [*SHORT, *STEADY, "--out", str(tmp_path / "together")])
-    assert again.output.count("complete already") == 2
+    assert again.output.count("already complete") == 2
 
 
 @pytest.mark.end_to_end
