@@ -34,7 +34,13 @@ from falconcal.studies.study import REFERENCE
 from falconcal.training import checkpointing
 
 MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-MAY_DIFFER = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
+MAY_DIFFER = {
+    "seeds",
+    "title",
+    "note",
+    "stored",
+    "report",
+}  # may differ between runs that share a folder
 # one more or less does not touch the runs, or the trials, that are there
 MAY_GROW = ("methods", "variants", "search")
 DEVICE_SETTINGS = {

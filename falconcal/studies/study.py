@@ -17,6 +17,7 @@ from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown_name_error
 from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
 from falconcal.io.parsing import parse_toml
+from falconcal.io.report_roles import read_roles
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.shifts import (
@@ -35,7 +36,7 @@ from falconcal.studies.variants import check_variant, expand_sweeps, without
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
-    "variants",
+    "variants", "report",
 }  # fmt: skip
 REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
@@ -71,6 +72,8 @@ class Study:
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
     search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
     tuning: dict[str, Any] = Field(default_factory=dict)  # what a trial of it may cost
+    # what its methods stand for in the report, see ReportRoles; no run depends on it
+    report: dict[str, Any] = Field(default_factory=dict)
     # whose code it may name: never from a file, nor kept in one; it goes along to other processes
     trust: InstanceOf[Trust] = NOBODY
 
@@ -155,7 +158,7 @@ class Study:
 KNOWN = [
     name
     for name in Study.__dataclass_fields__
-    if name not in ("methods", "variants", "trust", *TUNING)
+    if name not in ("methods", "variants", "report", "trust", *TUNING)
 ]
 
 
@@ -210,6 +213,7 @@ def read_study(
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
+    read_roles(study.report, study.methods)
     return study
 
 
