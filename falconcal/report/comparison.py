@@ -138,7 +138,7 @@ def _clean_examples(run: StoredRun) -> polars.DataFrame:
 def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the shifts and outliers that are the same in all folders, and notes on the others.
 
-    What served to choose settings in one folder is no test for any.
+    A shift that settings were chosen on in one folder counts as a test in none.
     """
     first = next(iter(found.values()))
     named = {one: [*one.shifts, *one.outliers] for one in found.values()}
@@ -151,13 +151,7 @@ def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], lis
     shared = [shift for shift in first.shifts if shift not in reasons]
     tested = [shift for shift in shared if shift not in chosen_on]
     if not tested:
-        raise UserError(
-            "the folders share no tested shift: "
-            + "; ".join(
-                f"{label} has {', '.join(one.tested_shifts)}" for label, one in found.items()
-            )
-            + ". Compare folders that were tested under the same shifts."
-        )
+        raise _nothing_shared(found)
     notes = [f"Left out: {shift}, {reason}." for shift, reason in reasons.items()]
     groups = {
         "shifts": tested,
@@ -165,6 +159,16 @@ def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], lis
         "outliers": [name for name in first.outliers if name not in reasons],
     }
     return groups, notes
+
+
+def _nothing_shared(found: dict[str, Results]) -> UserError:
+    shifts = "; ".join(
+        f"{label} has {', '.join(one.tested_shifts)}" for label, one in found.items()
+    )
+    return UserError(
+        f"the folders share no tested shift: {shifts}. Compare folders that were tested under the "
+        "same shifts."
+    )
 
 
 def _reason(shift: str, found: dict[str, Results]) -> str | None:

@@ -103,32 +103,30 @@ def histogram_figure(results: Results) -> Figure:
 def class_figure(results: Results) -> Figure:
     """Mean confidence of outliers by the class they were taken for, one panel per set."""
     table = confidence_of_classes(results)
-    series = list(results.series)
-    shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
-    base = altair.Chart().encode(
-        x=altair.X(
-            "class:Q", title="predicted class", axis=whole_numbers(), scale=altair.Scale(padding=6)
-        ),
-        y=altair.Y(
-            "confidence:Q",
-            title="mean confidence",
-            scale=altair.Scale(domain=[0, 1]),
-            axis=altair.Axis(format=".0%"),
-        ),
-    )
-    dots = base.mark_point(filled=True, size=40, opacity=0.9).encode(
-        color=colour(results, "circle"),
-        shape=altair.Shape("series:N", title=None, scale=shape),
-        tooltip=_class_tooltip(),
-    )
     even = altair.Chart().transform_filter("datum.first").mark_rule(strokeDash=[4, 3], opacity=0.5)
-    panel = layered([even.encode(y="even:Q"), dots], table)
+    panel = layered([even.encode(y="even:Q"), _class_dots(results)], table)
     caption = (
         "Mean confidence of outliers by the class that they were taken for, seeds pooled. The "
         "dashed line is 1 over the number of classes: a model that does not know should be there."
     )
     chart = grid(panel, "set", dict.fromkeys(results.outliers, False))
     return Figure("confidence-by-predicted-class", caption, chart, legend_width(results))
+
+
+def _class_dots(results: Results) -> altair.Chart:
+    series = list(results.series)
+    padded, share = altair.Scale(padding=6), altair.Scale(domain=[0, 1])
+    percent = altair.Axis(format=".0%")
+    shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
+    marks = altair.Chart().mark_point(filled=True, size=40, opacity=0.9)
+    dots: altair.Chart = marks.encode(
+        x=altair.X("class:Q", title="predicted class", axis=whole_numbers(), scale=padded),
+        y=altair.Y("confidence:Q", title="mean confidence", scale=share, axis=percent),
+        color=colour(results, "circle"),
+        shape=altair.Shape("series:N", title=None, scale=shape),
+        tooltip=_class_tooltip(),
+    )
+    return dots
 
 
 def confidence_shares(results: Results) -> polars.DataFrame:

@@ -60,7 +60,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         *(_plain(note) for note in results.notes),
         markdown_table(*summary_cells(summary, HEADLINE)),
         seeds_note(summary),
-        "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
+        _column_meanings(HEADLINE),
         READING,
         *_beside_paper(results, summary),
         "## 95 % intervals",
@@ -72,25 +72,39 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         "## In domain and truly out of distribution",
         _plain(distribution_note(results)),
         *_tables(distribution_tables(results, distributions(results))),
+        *_outliers(results, evidence),
+        *_selection(results, summary),
     ]
-    if results.outliers:
-        parts += ["## Outliers", OUTLIERS_NOTE, *_tables(outlier_tables(results, evidence))]
-        parts.append("\n".join(f"- **{one.heading}**: {one.meaning}." for one in OUTLIER_COLUMNS))
-    if results.selection_shifts:
-        parts += [
-            "## Shifts used to choose settings",
-            f"{SELECTION_NOTE} They enter no figure above.",
-            markdown_table(*summary_cells(summary, SELECTION)),
-            _shift_table(results, results.selection_shifts),
-        ]
     for table in cost_tables(results, costs_of(results)):
         parts += ["## Cost", _plain(table.note), markdown_table(table.heading, table.rows)]
     return "\n\n".join(parts) + "\n"
 
 
+def _outliers(results: Results, evidence: StudyEvidence) -> list[str]:
+    if not results.outliers:
+        return []
+    tables = _tables(outlier_tables(results, evidence))
+    return ["## Outliers", OUTLIERS_NOTE, *tables, _column_meanings(OUTLIER_COLUMNS)]
+
+
+def _selection(results: Results, summary: polars.DataFrame) -> list[str]:
+    if not results.selection_shifts:
+        return []
+    return [
+        "## Shifts used to choose settings",
+        f"{SELECTION_NOTE} They enter no figure above.",
+        markdown_table(*summary_cells(summary, SELECTION)),
+        _shift_table(results, results.selection_shifts),
+    ]
+
+
+def _column_meanings(columns: Iterable[Column]) -> str:
+    return "\n".join(f"- **{column.heading}**: {column.meaning}." for column in columns)
+
+
 SELECTION_NOTE = (
     "The methods' settings were chosen under these shifts, so these figures are no evidence of "
-    "what a method does under a shift it has not met."
+    "what a method does under other shifts."
 )
 READING = (
     "ECE, the expected calibration error, is the mean distance between confidence and accuracy "
