@@ -27,6 +27,7 @@ from falconcal.evidence.comparisons import error_figures
 from falconcal.evidence.differences import Estimate, difference_of
 from falconcal.evidence.intervals import bounds_of_draws
 from falconcal.evidence.pooled import drawn_counts, figure_of, mean_of_draws, shift_draws
+from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions, Scores
 
 LEVEL, RESAMPLES, EXAMPLES, CLASSES = 0.95, 1000, 2000, 5
@@ -112,7 +113,7 @@ def measured(
 def single(pair: Pair, seed: int) -> Trial:
     """Try the difference of plain ECE."""
     one, other = simulated(pair, 1, seed)
-    return tried(*error_figures(one[0], other[0], "ece", LEVEL, RESAMPLES, seed, None))
+    return tried(*error_figures(one[0], other[0], METRICS["ece"], LEVEL, RESAMPLES, seed, None))
 
 
 def pooled(pair: Pair, figure: str, seed: int) -> Trial:

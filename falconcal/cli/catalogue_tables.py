@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from falconcal.core.settings import described_settings
 from falconcal.data import DATASETS
 from falconcal.methods import METHODS, method_name
-from falconcal.metrics import CLASS_METRICS, METRICS, POOLED
+from falconcal.metrics import METRICS, POOLED
 from falconcal.models import MODELS
 from falconcal.shifts import OUTLIERS, SHIFTS, STORED
 from falconcal.studies import STUDIES
@@ -37,10 +37,7 @@ CATALOGUE: dict[str, Callable[[], Mapping[str, str]]] = {
         **{name: outliers.summary for name, outliers in OUTLIERS.items()},
         "DATASET": "the test part of any dataset of the same shape",
     },
-    "metrics": lambda: {
-        name: summary_line(metric)
-        for name, metric in {**METRICS, **CLASS_METRICS, **POOLED}.items()
-    },
+    "metrics": lambda: {name: metric.summary for name, metric in {**METRICS, **POOLED}.items()},
     "datasets": lambda: {name: _module_line(load) for name, load in DATASETS.items()},
     "models": lambda: {name: summary_line(make) for name, make in MODELS.items()},
 }

@@ -31,7 +31,7 @@ from falconcal.studies.study import REFERENCE_METHOD
 from falconcal.training import checkpointing
 
 CHECKPOINT_MINUTES, NEVER = 1.0, 10**9  # the end of a training always has a checkpoint
-MAY_DIFFER = {"seeds", "title", "note", "stored"}  # between runs that share a folder
+MAY_DIFFER = {"seeds", "title", "note", "stored", "report"}  # between runs that share a folder
 # an entry more or less does not change the runs, or the trials, of the others
 MAY_GROW = ("methods", "variants", "search")
 DEVICE_SETTINGS = {"accelerator", "devices", "num_nodes", "strategy"}  # do not change results

@@ -17,6 +17,7 @@ from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown_name_error
 from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
 from falconcal.io.parsing import parse_toml
+from falconcal.io.report_roles import read_roles
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.shifts import (
@@ -35,7 +36,7 @@ from falconcal.studies.variants import check_variant, expand_sweeps, without
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
-    "variants",
+    "variants", "report",
 }  # fmt: skip
 REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # of a smoke run, where the study has no other values
@@ -88,6 +89,8 @@ class Study:
     """Values that tuning tries, by method and setting."""
     tuning: dict[str, Any] = Field(default_factory=dict)
     """Budget of a trial of tuning."""
+    report: dict[str, Any] = Field(default_factory=dict)
+    """What its methods stand for in the report, as ``ReportRoles`` says; no run depends on it."""
     # given by the caller, never read from a file or written to one; passed on to other processes
     trust: InstanceOf[Trust] = NOBODY
     """Packages whose code the study may name."""
@@ -175,7 +178,7 @@ class Study:
 KNOWN = [
     name
     for name in Study.__dataclass_fields__
-    if name not in ("methods", "variants", "trust", *TUNING)
+    if name not in ("methods", "variants", "report", "trust", *TUNING)
 ]
 
 
@@ -230,6 +233,7 @@ def read_study(
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
+    read_roles(study.report, study.methods)
     return study
 
 

@@ -179,7 +179,7 @@ def test_datasets_of_other_names_with_the_same_examples_are_noted(folders: list[
     ("chosen", "message"),
     [
         ([0], "expected two or more output folders to compare, got 1"),
-        ([0, 1, 0], r"before is named 2 times"),
+        ([0, 1, 0], r"before is given 2 times"),
     ],
 )
 def test_too_few_folders_are_refused(folders: list[Path], chosen: list[int], message: str) -> None:

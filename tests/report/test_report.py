@@ -34,6 +34,11 @@ from tests.helpers.report_study import (
 SCRIPT = "<script>alert(1)</script>"
 
 
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return make_study(tmp_path / "digits")
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with its report, for tests that only read."""

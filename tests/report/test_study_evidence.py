@@ -24,17 +24,16 @@ from falconcal.evidence import (
 from falconcal.metrics.predictions import Scores
 from falconcal.report import summary_table, write_report
 from falconcal.report.charts.matrix import matrix_cells
+from falconcal.report.paper_tests import PaperTest, reference_of
 from falconcal.report.results import load_results
 from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
     COMPARED,
-    SCHEMA,
+    EVIDENCE_SCHEMA,
     EvidenceRow,
-    PaperTest,
     StudyEvidence,
     gather_evidence,
     least_chance,
-    reference_of,
     resamples_for,
 )
 from falconcal.report.tables.comparison_tables import (
@@ -220,6 +219,19 @@ def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> Non
     assert reference_of(load_results(small)) == "dropout"
 
 
+def test_the_study_says_which_method_is_the_reference(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "falcon", "mixup"))
+    content = json.loads((small / "study.json").read_text())
+    (small / "study.json").write_text(json.dumps(content | {"report": {"reference": "mixup"}}))
+    assert reference_of(load_results(small)) == "mixup"
+    (small / "study.json").write_text(json.dumps(content | {"report": {"refrence": "mixup"}}))
+    with pytest.raises(UserError, match=r"study\.json.*Did you mean 'reference'"):
+        load_results(small)
+    (small / "study.json").write_text(json.dumps(content | {"report": ["mixup"]}))
+    with pytest.raises(UserError, match=r"study\.json.*a table \[report\]"):
+        load_results(small)
+
+
 def test_one_method_is_compared_with_nothing(tmp_path: Path) -> None:
     small = make_study(tmp_path / "study", ("falcon",))
     page, summary = write_report(small).read_text(), (small / "summary.md").read_text()
@@ -308,5 +320,5 @@ def test_everything_stands_in_the_summary_and_on_the_page(
         assert test.title in page
         assert f"### {test.title}" in summary
     stored = polars.read_parquet(study / "comparisons.parquet")
-    assert stored.schema == polars.Schema(SCHEMA)
+    assert stored.schema == polars.Schema(EVIDENCE_SCHEMA)
     assert stored.equals(evidence.table)

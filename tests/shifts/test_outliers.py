@@ -16,7 +16,7 @@ from falconcal.errors import UserError
 from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
 from falconcal.evidence import signed_rank
 from falconcal.evidence.pooled import drawn_counts
-from falconcal.evidence.rank_statistics import FIGURES, drawn_outlier_figures
+from falconcal.evidence.rank_statistics import OUTLIER_FIGURES, drawn_outlier_figures
 from falconcal.metrics import (
     confidence_by_class,
     confidence_histogram,
@@ -144,7 +144,7 @@ def test_scores_hold_sets_of_any_size_whatever_the_batches(tiny: Dataset) -> Non
         score_under_shift(small_network(), tiny.test, [], ["few"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", OUTLIER_FIGURES)
 def test_drawn_figures_are_those_of_the_examples_taken(figure: str) -> None:
     torch.manual_seed(3)
     inside, outside = (
