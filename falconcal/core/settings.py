@@ -39,12 +39,37 @@ ResultT = TypeVar("ResultT")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(cls: type[SettingsT]) -> type[SettingsT]:
-    """Make a class a frozen, keyword-only dataclass whose values are checked."""
-    config = pydantic.ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+    """Make a class a frozen, keyword-only dataclass whose values are checked.
+
+    A string under a field describes it: ``described_settings`` returns it.
+    """
+    config = pydantic.ConfigDict(
+        extra="forbid", strict=True, arbitrary_types_allowed=True, use_attribute_docstrings=True
+    )
     decorate: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)
     checked = decorate(cls)
     checked.__init__ = _readable(checked.__init__)
     return cast("type[SettingsT]", checked)
+
+
+def described_settings(cls: type) -> dict[str, str]:
+    """Return the description of each setting of a class by name, empty where there is none.
+
+    pydantic keeps a description in the class whose source has it, so it is looked for in the
+    class itself and then in those that it inherits from.
+    """
+    fields_of_classes = [vars(base).get("__pydantic_fields__", {}) for base in cls.__mro__]
+    return {
+        setting.name: next(
+            (
+                description
+                for fields in fields_of_classes
+                if setting.name in fields and (description := fields[setting.name].description)
+            ),
+            "",
+        )
+        for setting in dataclasses.fields(cls)
+    }
 
 
 def call_checked(what: str, make: Callable[..., ResultT], *given: Any, **values: Any) -> ResultT:
