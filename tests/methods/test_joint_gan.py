@@ -16,12 +16,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from falconcal import Bounds, Examples, History, JointGAN
+from falconcal import Bounds, Examples, JointGAN
 from falconcal.data import Dataset
 from falconcal.errors import UserError
 from falconcal.methods import joint_gan
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import AuxiliaryNetwork, Step, checkpointing, run_steps
+from falconcal.training import AuxiliaryNetwork, History, Step, checkpointing, run_steps
 from falconcal.training.losses import divergence_from_uniform
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
