@@ -71,7 +71,7 @@ from pathlib import Path
 from torch import load as torch_load
 from torch.nn import Linear
 from falconcal.models import make_model
-from falconcal.data.sets.digits import load as load_digits
+from falconcal.data.sets.digits import load_digits_dataset as load_digits
 pathlib.Path(__file__).with_name("imported").touch()
 
 class Net(torch.nn.Module):
