@@ -62,7 +62,7 @@ def test_damaged_vectors_are_named(tmp_path: Path) -> None:
         read_vectors(path, ("z",), 2)
     packed = tmp_path / "glove.6B.100d.txt.gz"
     packed.write_bytes(gzip.compress(b"a 1 2\n" * 5000)[:60])
-    with pytest.raises(UserError, match=r"txt\.gz: expected word vectors, it is damaged"):
+    with pytest.raises(UserError, match=r"txt\.gz: expected word vectors, the file is damaged"):
         read_vectors(packed, ("a",), 2)
 
 

@@ -335,7 +335,7 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     "training that is not cut": (lambda _: fit(model(), EXAMPLES), r"\.batches\(100, shuffle"),
     "training on None": (lambda _: fit(model(), None), "training batches .*got None"),
     "training on a path": (lambda _: fit(model(), "x.npz"), "training batches .*the text"),
-    "training on a generator": (lambda _: fit(model(), iter([])), "again and again"),
+    "training on a generator": (lambda _: fit(model(), iter([])), "iterated more than once"),
     "training None": (lambda _: fit(None, EXAMPLES.batches(6)), "a model, a torch"),
     "training a class": (lambda _: fit(nn.Linear, EXAMPLES.batches(6)), "the class Linear"),
     "training an ensemble of None": (

@@ -108,7 +108,7 @@ def test_shuffled_words_are_the_same_words_in_other_places(texts: Tensor) -> Non
 def test_what_is_lacking_or_no_tokens_is_named(texts: Tensor) -> None:
     with pytest.raises(UserError, match="word_swap needs the number of different tokens"):
         SHIFTS["word_swap"].at(texts, 1)
-    with pytest.raises(UserError, match=r"made for tokens.* torch\.float32"):
+    with pytest.raises(UserError, match=r"expects tokens.* torch\.float32"):
         SHIFTS["word_drop"].at(torch.rand(2, 5), 1)
     with pytest.raises(UserError, match="typos needs the raw text"):
         SHIFTS["typos"].at(texts, 1)
