@@ -51,7 +51,7 @@ def list_data() -> None:
     from falconcal.data.inventory import file_statuses
 
     for one in file_statuses():
-        where = str(one.place or f"to download, {one.megabytes:,.1f} MB")
+        where = str(one.path or f"to download, {one.megabytes:,.1f} MB")
         words = f"{one.dataset:<16}  {one.file:<26}  {where}"
         print_text(words)
 

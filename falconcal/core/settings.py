@@ -1,7 +1,7 @@
-"""The door: settings are frozen dataclasses, checked by pydantic whenever one is made.
+"""Settings are frozen dataclasses, checked by pydantic whenever one is made.
 
 A value that comes from Python, TOML, the command line or saved JSON passes the same check, so the
-code behind the door never asks again.
+code that uses it need not check again.
 """
 
 import dataclasses
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _readable(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor with pydantic's report turned into our own words."""
+    """Return the constructor with pydantic's report turned into our own message."""
 
     @functools.wraps(init)
     def checked_init(self: Any, /, *args: Any, **values: Any) -> None:
@@ -146,13 +146,13 @@ def _explain(what: str, known: list[str], error: pydantic.ValidationError) -> st
 
 
 def _explain_one(known: list[str], problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])
+    setting = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "unexpected_keyword_argument":
-        return f"unknown setting {place!r}. {did_you_mean(place, known)}"
+        return f"unknown setting {setting!r}. {did_you_mean(setting, known)}"
     if problem["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
-        return f"{place} is missing"  # what was given instead is everything else
+        return f"{setting} is missing"  # the input of this problem is all other settings
     expected = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    return f"{place} {expected}, got {problem['input']!r}"
+    return f"{setting} {expected}, got {problem['input']!r}"
 
 
 RENAMED = {"share": "calibration_fraction", "judging_examples": "selection_examples"}  # old: new

@@ -59,19 +59,39 @@ class ImageReadError(UserError):
 
 @settings
 class Framing:
-    """How a picture becomes an input of ``channels`` x ``height`` x ``width``.
+    """How an image file becomes an input of ``channels`` x ``height`` x ``width``.
 
-    Its shorter side is scaled to ``resize`` and the middle cut out; without ``resize`` no more is
-    cut off than its proportions ask for. (Of inputs that are not square ``resize`` is what their
-    own shorter side is enlarged to before the cut.) ``stretch`` scales both sides to size instead,
-    as all pictures were read by models that were saved without a framing.
+    The image is scaled until it covers that size, its proportions kept, and the middle is cut out.
+
+    Raises:
+        UsageError: ``resize`` is below the shorter side, or ``stretch`` is set beside it.
+
+    Example:
+        >>> from falconcal.data import Framing
+        >>> framing = Framing(height=224, width=224, resize=256)
+        >>> framing.shape
+        (3, 224, 224)
+        >>> framing.scaled((640, 480))  # width and height before the cut
+        (341, 256)
     """
 
     height: Count
+    """The height of an input in pixels."""
+
     width: Count
+    """The width of an input in pixels."""
+
     channels: Literal[1, 3] = 3
+    """3 for colour, 1 for grey."""
+
     resize: Count | None = None
+    """The length that the shorter side is scaled to before the cut; None cuts off no more than the
+    proportions ask for. For inputs that are not square, it is the length that their own shorter
+    side is enlarged to."""
+
     stretch: bool = False
+    """Whether both sides are scaled to size instead, which changes the proportions. Models that
+    were saved without a framing read images like this."""
 
     def __post_init__(self) -> None:
         if self.resize is not None and (self.stretch or self.resize < min(self.shape[1:])):
@@ -82,7 +102,7 @@ class Framing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an input."""
+        """The shape of an input."""
         return self.channels, self.height, self.width
 
     def scaled(self, size: tuple[int, int]) -> tuple[int, int]:

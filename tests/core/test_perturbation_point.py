@@ -126,7 +126,7 @@ def test_an_embed_that_forward_does_not_use_is_refused() -> None:
     (tokens, _), *_ = sentences()
     model = Crooked()
     perturbation_point = find_perturbation_point(model, tokens)
-    with pytest.raises(UserError, match="go through its embedding"):
+    with pytest.raises(UserError, match="use its embedding"):
         perturbation_point.run(model, tokens, perturbation_point.point(tokens))
 
 

@@ -60,9 +60,9 @@ def test_the_folder_of_the_environment_is_found_and_a_path_comes_before_it(
     assert len(load_test("mnist")) == 20
     assert len(load_test("mnist", path=str(tmp_path / "own"))) == 30
     monkeypatch.setenv("FALCONCAL_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match=r"FALCONCAL_DATA is .*no folder"):
+    with pytest.raises(UserError, match=r"FALCONCAL_DATA is .*not a folder"):
         load_test("mnist")
-    with pytest.raises(UserError, match="there is nothing"):
+    with pytest.raises(UserError, match="nothing is there"):
         load_test("mnist", path=str(tmp_path / "nowhere"))
 
 

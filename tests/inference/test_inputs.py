@@ -28,7 +28,7 @@ from falconcal.inference.inputs import (
 from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import ModelMetadata, SavedModel
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
@@ -171,7 +171,7 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
     luminance = (0.299 * red + 0.587 * green + 0.114 * blue) / 255  # ITU-R 601
     assert torch.allclose(grey, torch.tensor(luminance), atol=1 / 255)
 
-    framing = falconcal.Framing(height=10, width=20)
+    framing = falconcal.data.Framing(height=10, width=20)
     shaped = with_metadata(pictures, shape=[3, 10, 20], framing=framing)
     wide = with_metadata(shaped, bounds=Bounds(-1.0, 1.0)).metadata
     image = read_input(tmp_path / "colour.png", wide)
@@ -248,7 +248,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
-    study = find_study(str(ROOT / "tests" / "stripes.toml"), trust_code=["tests"])
+    study = find_study(str(STRIPES), trust_code=["tests"])
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")

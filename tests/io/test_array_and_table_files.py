@@ -240,7 +240,7 @@ OWN_CSV: dict[str, tuple[str | bytes, str]] = {
     "no features": ("label\n" + "a\nb\n" * 9, "columns of numbers beside 'label', got none"),
     "no rows": ("x,y,label\n", "at least one example"),
     "nothing": ("", "empty file"),
-    "one class": ("x,y,label\n1,2,a\n1,2,a\n", "at least 2 classes, got 'a' alone"),
+    "one class": ("x,y,label\n1,2,a\n1,2,a\n", "at least 2 classes, got only 'a'"),
     "fractional labels": ("x,label\n" + "1,0\n2,1\n" * 9 + "1,0.5\n", "line 20.*got '0.5'"),
     "labels of -1": ("x,label\n" + "1,0\n2,1\n" * 9 + "1,-1\n", "line 20.*got '-1'.*no known"),
     "a label that is NaN": ("x,label\n" + "1,0\n2,1\n" * 9 + "1,nan\n", "line 20.*got 'nan'"),

@@ -13,7 +13,6 @@ from falconcal import (
     Adversarial,
     Ensemble,
     Falcon,
-    History,
     L2Dropout,
     MCDropout,
     Temperature,
@@ -27,7 +26,7 @@ from falconcal.methods.ensemble import EnsembleModel, fresh_copy, member_seed, r
 from falconcal.methods.mc_dropout import has_active_dropout
 from falconcal.models import MODELS, LeNet, PixelRecurrent, TokenTransformer, make_model
 from falconcal.models.predict import predict
-from falconcal.training import Step, on_epoch
+from falconcal.training import History, Step, on_epoch
 from tests.helpers.small_data import data_for, small_network
 
 pytestmark = [

@@ -16,12 +16,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from falconcal import Bounds, Examples, History, JointGAN
+from falconcal import Bounds, Examples, JointGAN
 from falconcal.data import Dataset
 from falconcal.errors import UserError
 from falconcal.methods import joint_gan
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import Step, checkpointing
+from falconcal.training import History, Step, checkpointing
 from falconcal.training.losses import divergence_from_uniform
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import AuxiliaryNetwork

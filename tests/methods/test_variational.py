@@ -18,7 +18,6 @@ from falconcal import (
     MNF,
     SVI,
     Ensemble,
-    History,
     LastLayerSVI,
     Temperature,
     checkpointing,
@@ -34,7 +33,7 @@ from falconcal.models import PixelRecurrent, TokenTransformer
 from falconcal.models.bayesian import BayesianLayer, Flipout, divergence
 from falconcal.models.predict import predict
 from falconcal.models.sampling import SampledModel
-from falconcal.training import Step
+from falconcal.training import History, Step
 from falconcal.training.batches import count_examples
 from falconcal.training.losses import cross_entropy
 from tests.helpers.small_data import small_network

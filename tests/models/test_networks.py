@@ -317,10 +317,10 @@ def test_weights_of_another_network_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_file_that_needs_pickle_is_not_read(tmp_path: Path) -> None:
     torch.save(nn.Linear(2, 2), tmp_path / "whole.pth")
-    with pytest.raises(UserError, match="what needs pickle is not read"):
+    with pytest.raises(UserError, match="files that need pickle are not read"):
         make_model("lenet", data_for("lenet"), weights=tmp_path / "whole.pth")
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(UserError, match="expected tensors by name"):
         make_model("lenet", data_for("lenet"), weights=tmp_path / "list.pth")
-    with pytest.raises(UserError, match=r"none\.pth is none"):
+    with pytest.raises(UserError, match=r"no file of weights at .*none\.pth"):
         make_model("lenet", data_for("lenet"), weights=tmp_path / "none.pth")

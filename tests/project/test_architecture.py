@@ -25,6 +25,19 @@ ROOMS = [
 ]  # fmt: skip
 # file names that may occur twice: a dataset and its stored shift, two kinds of predictions
 SAME_NAMES = {"objectnet", "predictions", "sklearn"}
+# what `import falconcal` gives; all else comes from its room
+PUBLIC_NAMES = [
+    "Adversarial", "Bounds", "DATASETS", "Dataset", "Ensemble", "Evidential", "Examples",
+    "Falcon", "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic",
+    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "MCDropout", "METHODS", "METRICS",
+    "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI", "ScalingBinning",
+    "Shift", "Temperature", "UserError", "VectorScaling", "accuracy", "assess", "brier_score",
+    "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
+    "expected_calibration_error", "inference", "integrations", "interval", "load", "load_dataset",
+    "make_model", "methods", "metrics", "models", "negative_log_likelihood", "paired_difference",
+    "predict", "read_predictions", "recalibration", "report", "save", "shifts", "studies",
+    "training",
+]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -105,9 +118,9 @@ def test_a_report_knows_no_method_and_no_study() -> None:
         assert not imports_of(path) & {"methods", "training", "models", "studies"}
 
 
-def test_public_names_are_sorted_and_there() -> None:
+def test_public_names_are_those_that_users_type() -> None:
     names: list[str] = vars(falconcal)["__all__"]
-    assert names == sorted(names)
+    assert names == PUBLIC_NAMES
     for name in names:
         assert getattr(falconcal, name) is not None
         assert name in dir(falconcal)

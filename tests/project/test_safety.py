@@ -71,7 +71,7 @@ from pathlib import Path
 from torch import load as torch_load
 from torch.nn import Linear
 from falconcal.models import make_model
-from falconcal.data.sets.digits import load as load_digits
+from falconcal.data.sets.digits import load_digits_dataset as load_digits
 pathlib.Path(__file__).with_name("imported").touch()
 
 class Net(torch.nn.Module):
@@ -495,7 +495,7 @@ def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     trial = ledger.claim(trials, 0)
     assert trial is not None
     trial.set_user_attr("worker", "../../precious")
-    assert ledger.plan_again(trials) == 1
+    assert ledger.requeue_lost(trials) == 1
     ledger.close()
     assert precious.read_text() == "kept"
 

@@ -12,7 +12,7 @@ from falconcal.shifts.corruptions import CORRUPTIONS
 from falconcal.shifts.corruptions.blur import motion_blurred
 from falconcal.shifts.corruptions.digital import elastic_transform
 from falconcal.shifts.corruptions.edges import canny
-from falconcal.shifts.corruptions.smoothing import gaussian
+from falconcal.shifts.corruptions.smoothing import gaussian_filtered
 from falconcal.shifts.corruptions.spatter import highlights
 from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.helpers.corruption_images import RANDOM, natural, shift
@@ -97,7 +97,7 @@ def test_motion_along_an_angle_agrees_pixel_by_pixel(angle: float) -> None:
 def test_light_on_water_agrees_with_opencv(deviation: float, smoothing: float) -> None:
     cv2 = pytest.importorskip("cv2")
     raw = KeyedNoise("some", 0, 1, torch.arange(1)).paired_normal((1, 224, 224)) * deviation + 0.65
-    liquid = gaussian(raw, smoothing)
+    liquid = gaussian_filtered(raw, smoothing)
     depth = (liquid * (liquid >= 0.68) * 255).clamp(0, 255).floor()
     edges = cv2.Canny(depth[0, 0].byte().numpy(), 50, 150)
     numpy.testing.assert_array_equal(canny(depth, 50, 150)[0, 0] * 255, edges)

@@ -240,7 +240,7 @@ def test_data_that_is_nowhere_is_asked_for(
 ) -> None:
     monkeypatch.setenv("FALCONCAL_DATA", str(tmp_path))
     monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(UserError, match="FALCONCAL_DATA names, found none"):
+    with pytest.raises(UserError, match="FALCONCAL_DATA names, it is not there"):
         find_shift(name if name == "objectnet" else f"{name}:fog")
 
 

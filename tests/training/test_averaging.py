@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from falconcal import Falcon, History, L2Dropout
+from falconcal import Falcon, L2Dropout
 from falconcal.core.module_state import flush_denormals
 from falconcal.data import Dataset
 from falconcal.errors import UserError
+from falconcal.training import History
 from falconcal.training.averaging import Average
 from falconcal.training.selection import validation_criterion
 from tests.helpers.small_data import small_network

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from falconcal import Falcon, History, L2Dropout, checkpointing
+from falconcal import Falcon, L2Dropout, checkpointing
 from falconcal.data import Batches, Dataset
 from falconcal.errors import UserError
-from falconcal.training import EpochRecord, on_epoch
+from falconcal.training import EpochRecord, History, on_epoch
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stopping import StoppedError, Stopping

@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 from torch import nn
 from typer.testing import CliRunner
 
-from falconcal import Bounds, Falcon, History, L2Dropout
+from falconcal import Bounds, Falcon, L2Dropout
 from falconcal.cli import app
 from falconcal.core.distributed import settings_for_torchrun
 from falconcal.core.method import innermost_method
 from falconcal.errors import UsageError, UserError
 from falconcal.models.predict import predict
 from falconcal.studies.study import with_devices
+from falconcal.training import History
 from falconcal.training.batches import BatchSlices, accumulation_groups
 from falconcal.training.losses import CalibrationForm
 from tests.helpers.evaluate_together import SIZES, loaders, scored

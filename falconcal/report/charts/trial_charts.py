@@ -1,5 +1,4 @@
-"""The trials of a tuning folder: a figure of their history, a table of the best, and how well the
-criterion ranks what is tested."""
+"""The trials of a tuning folder: their history, the best, and how well the criterion ranks."""
 
 import json
 from pathlib import Path
