@@ -150,6 +150,7 @@ def answers(lowest: float, error: float, seed: int, examples: int = 500) -> Scor
     return Predictions.from_probabilities(probabilities, labels).scores()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", BINNED)
 def test_paired_draws_are_distributed_like_those_of_a_plain_loop(name: str) -> None:
     first, second = answers(0.9, 0.0, seed=1), answers(0.2, 0.1, seed=2)
@@ -172,6 +173,7 @@ def test_paired_draws_are_distributed_like_those_of_a_plain_loop(name: str) -> N
     assert figures[0].value == pytest.approx(METRICS[name](first))
 
 
+@pytest.mark.end_to_end
 def test_a_sure_and_a_wide_method_without_error_are_not_told_apart() -> None:
     """Percentiles of the paired bootstrap call the wide one worse nearly always."""
     found = []

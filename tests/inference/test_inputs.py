@@ -28,7 +28,7 @@ from falconcal.inference.inputs import (
 from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import ModelMetadata, SavedModel
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
@@ -248,7 +248,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
-    study = find_study(str(ROOT / "tests" / "stripes.toml"), trust_code=["tests"])
+    study = find_study(str(STRIPES), trust_code=["tests"])
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")
@@ -261,6 +261,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     check(polars.read_parquet(tmp_path / "o.parquet"), saved.model, inputs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
 def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, name: str) -> None:
     values = numpy.zeros((200_000, 4))  # 6.4 MB

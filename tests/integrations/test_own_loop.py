@@ -57,6 +57,7 @@ CASES = [
 ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("changed", CASES, ids=str)
 def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str, object]) -> None:
     falcon = Falcon(epochs=4, bounds=UNIT, **changed)  # type: ignore[arg-type]
@@ -158,6 +159,7 @@ FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("again", [False, True], ids=["held", "loaded"])
 @pytest.mark.parametrize("name", FUSED)
 def test_an_optimiser_that_holds_state_goes_on_as_it_would(

@@ -267,6 +267,7 @@ def train(
     return method.fit(network(), batches, data.validation.batches())
 
 
+@pytest.mark.end_to_end
 def test_two_processes_are_one() -> None:
     from tests.helpers.joined_training import plain_network
 
@@ -282,6 +283,7 @@ def test_two_processes_train_a_network_with_running_statistics() -> None:
     assert state["1.num_batches_tracked"] == 4 * 5
 
 
+@pytest.mark.end_to_end
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path: Path) -> None:
     """Generator, discriminator and their optimisers come back too."""
     with checkpointing(tmp_path, every_minutes=0), pytest.raises(StoppedError):

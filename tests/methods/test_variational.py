@@ -103,6 +103,7 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
         count_examples([])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
     kind: type[VariationalMethod], tiny: Dataset
@@ -200,6 +201,7 @@ class Stopping:
             yield batch
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_an_interrupted_training_ends_with_the_same_bits(
     kind: type[VariationalMethod], tiny: Dataset, tmp_path: Path

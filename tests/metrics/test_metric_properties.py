@@ -67,6 +67,7 @@ RANGES = {
 }
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions())
 def test_every_metric_stays_in_its_range(data: Predictions) -> None:
@@ -99,6 +100,7 @@ def _ties(log_probs: Tensor) -> bool:
     return bool((best[:, 0] == best[:, 1]).any())
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions(), some.integers(1, 20))
 def test_parts_put_together_give_the_whole(data: Predictions, size: int) -> None:

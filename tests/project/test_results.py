@@ -18,6 +18,7 @@ def pages() -> dict[str, str]:
     return mnist_results.pages()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", mnist_results.STUDY_PAGES)
 def test_the_results_on_mnist_are_written_from_what_is_kept(
     pages: dict[str, str], name: str

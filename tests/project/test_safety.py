@@ -130,6 +130,7 @@ def left(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> object:
 # a model file
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [*NEVER, OUTSIDE])
 def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Path) -> None:
     wish = {"name": "os:system", "dataset": f"touch {tmp_path / 'called'}"}
@@ -206,6 +207,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 NOT_A_NAME = {"os.path:", ":system", "os:system:x", "../lure:Net", "lure:Net.run"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", sorted({*NEVER, OUTSIDE} - NOT_A_NAME))
 def test_a_study_file_calls_nothing_by_name(

@@ -102,6 +102,7 @@ def test_outliers_have_confidences_alone(tmp_path: Path) -> None:
     assert sum(rung["cells"]) == rung["n"] == 80
 
 
+@pytest.mark.end_to_end
 def test_the_page_holds_both(tmp_path: Path) -> None:
     study = make_study(tmp_path / "written")
     text = write_report(study).read_text()

@@ -170,6 +170,7 @@ def test_without_the_plain_method_the_cheapest_is_the_unit(tmp_path: Path) -> No
     assert costs.plain == "falcon"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("changes", [{"accelerator": "a fast one"}, {"training_cpu_seconds": None}])
 def test_where_processors_do_not_tell_the_clock_does(
     tmp_path: Path, changes: dict[str, Any]
@@ -240,6 +241,7 @@ def test_likelihoods_are_drawn_by_level(study: Path) -> None:
         assert found[level] == pytest.approx(nll.mean(), abs=2e-6)
 
 
+@pytest.mark.end_to_end
 def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
     """What makes the page does not validate: it would take longer than all the rest."""
     study = costly(tmp_path)
@@ -256,6 +258,7 @@ def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
         assert figure.specification() is figure.specification()
 
 
+@pytest.mark.end_to_end
 def test_figures_in_every_format(study: Path) -> None:
     figure = distribution_figure(load_results(study), distributions(load_results(study)))
     files = draw_files([figure], ["svg", "png", "pdf"])
@@ -270,6 +273,7 @@ def test_only_formats_that_are_known(study: Path) -> None:
     assert not (study / "figures").exists()
 
 
+@pytest.mark.end_to_end
 def test_names_are_escaped_in_what_is_new(tmp_path: Path) -> None:
     study = make_study(tmp_path / "sly", ("dropout", "falcon"))
     content = json.loads((study / "study.json").read_text())

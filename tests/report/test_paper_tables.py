@@ -10,6 +10,8 @@ from falconcal.report import summary_table, write_paper, write_report
 from falconcal.report.tables.paper_values import paper_cells
 from tests.helpers.report_study import make_study
 
+pytestmark = pytest.mark.end_to_end
+
 NAMED = json.dumps("digits")
 
 

@@ -34,6 +34,11 @@ from tests.helpers.report_study import (
 SCRIPT = "<script>alert(1)</script>"
 
 
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return make_study(tmp_path / "digits")
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with its report, for tests that only read."""
@@ -93,6 +98,7 @@ def test_series_of_a_variant_is_named_after_both(study: Path) -> None:
     assert summary_table(study)["series"].to_list() == ["dropout", "falcon", "falcon (small)"]
 
 
+@pytest.mark.end_to_end
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     study = make_study(tmp_path / "one", seeds=(0,))
     assert summary_table(study)["accuracy_deviation"].to_list() == [None, None]
@@ -100,6 +106,7 @@ def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     assert "±" not in (study / "summary.md").read_text()
 
 
+@pytest.mark.end_to_end
 def test_study_without_selection_shifts(tmp_path: Path) -> None:
     study = make_study(tmp_path / "plain", chosen_on=())
     assert summary_table(study)["selection_micro_ece"].to_list() == [None, None]
@@ -107,6 +114,7 @@ def test_study_without_selection_shifts(tmp_path: Path) -> None:
     assert "choose settings" not in (study / "summary.md").read_text()
 
 
+@pytest.mark.end_to_end
 def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert {file.name for file in (written / "figures").iterdir()} == {
         "accuracy-by-level.svg",
@@ -129,12 +137,14 @@ def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert (written / "figures" / "ece-by-level.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.end_to_end
 def test_same_directory_gives_same_report(written: Path) -> None:
     first = (written / "report.html").read_bytes()
     assert write_report(written) == written / "report.html"
     assert (written / "report.html").read_bytes() == first
 
 
+@pytest.mark.end_to_end
 def test_everything_shown_is_escaped(tmp_path: Path) -> None:
     study = make_study(tmp_path / "sly", title=SCRIPT)
     content = json.loads((study / "study.json").read_text())

@@ -121,6 +121,7 @@ def ladders_of_one(study: Path) -> Scores:
     return scores_by_level(parts.filter(shift=CLEAN))[0]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
 def test_differences_are_those_of_the_library(
     study: Path, evidence: StudyEvidence, figure: str
@@ -220,6 +221,7 @@ def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> Non
     assert reference_of(load_results(small)) == "dropout"
 
 
+@pytest.mark.end_to_end
 def test_one_method_is_compared_with_nothing(tmp_path: Path) -> None:
     small = make_study(tmp_path / "study", ("falcon",))
     page, summary = write_report(small).read_text(), (small / "summary.md").read_text()
@@ -292,6 +294,7 @@ def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: StudyEvidenc
         assert cells[5].startswith("at most ") == (row["p"] == floor)
 
 
+@pytest.mark.end_to_end
 def test_everything_stands_in_the_summary_and_on_the_page(
     study: Path, evidence: StudyEvidence
 ) -> None:

@@ -170,6 +170,7 @@ def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
         assert all(torch.equal(found[name], together[0][name]) for name in names)
 
 
+@pytest.mark.end_to_end
 def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
     data = load_stripes()
     wrong = [(inputs, labels + 5) for inputs, labels in data.train.batches(18)]
@@ -224,7 +225,7 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
 
 def test_devices_reach_every_training_of_a_study() -> None:
     study = read_own_file(
-        ROOT / "tests" / "stripes.toml",
+        ROOT / "tests" / "helpers" / "stripes.toml",
         ['methods.dropout.clip_norm="none"', "falcon.bounds=none"],
     )
     scaled = {"method": "temperature", "base": {"method": "falcon", "epochs": 1}}
