@@ -220,6 +220,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert torch.equal(value, resumed[name])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", [MNF, pytest.param(SVI, marks=pytest.mark.slow)])
 def test_two_processes_share_the_divergence(kind: type[VariationalMethod], tiny: Dataset) -> None:
     """SVI's is the same number in both; MNF's auxiliary weights have their gradients too."""

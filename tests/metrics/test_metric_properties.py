@@ -76,6 +76,7 @@ def test_every_metric_stays_in_its_range(data: Predictions) -> None:
         assert low - 1e-9 <= metric(data) <= high + 1e-9, name
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions(), some.randoms(use_true_random=False))
 def test_no_metric_depends_on_the_order_of_examples_or_classes(

@@ -51,6 +51,7 @@ def pooled(study: Path, method: str, shift: str, level: int) -> polars.DataFrame
     return scores.filter(polars.col("shift").cast(polars.String) == shift, level=level)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("group", "shift", "level"), [(IN_DOMAIN, "clean", 0), (LOST, "lost", 1)])
 @pytest.mark.parametrize("method", SHARPNESS)
 def test_quantiles_and_means_are_numpys(
@@ -70,6 +71,7 @@ def test_quantiles_and_means_are_numpys(
     assert found["examples"] == len(scores)
 
 
+@pytest.mark.end_to_end
 def test_truly_out_of_distribution_is_what_leaves_accuracy_near_random(study: Path) -> None:
     results = load_results(study)
     accuracy = results.rows.filter(metric="accuracy", shift="lost", level=1)["value"].to_numpy()
@@ -89,6 +91,7 @@ def test_a_study_that_loses_nothing_says_so(tmp_path: Path) -> None:
     assert "No tested shift is truly out of distribution" in distribution_note(results)
 
 
+@pytest.mark.end_to_end
 def test_tables_hold_medians_and_entropies(study: Path) -> None:
     results = load_results(study)
     medians, entropies = distribution_tables(results, distributions(results))
@@ -228,6 +231,7 @@ def test_recalibrated_methods_stand_beside_their_base(tmp_path: Path) -> None:
     assert found == pytest.approx(expected.to_numpy().mean(), abs=1e-6)
 
 
+@pytest.mark.end_to_end
 def test_likelihoods_are_drawn_by_level(study: Path) -> None:
     results = load_results(study)
     (values,) = level_figure(results, NLL).specification()["datasets"].values()
@@ -267,6 +271,7 @@ def test_figures_in_every_format(study: Path) -> None:
         assert files[f"confidence-distributions.{ending}"].startswith(start)
 
 
+@pytest.mark.end_to_end
 def test_only_formats_that_are_known(study: Path) -> None:
     with pytest.raises(UserError, match="unknown format of figures 'gif'"):
         write_report(study, ["png", "gif"])

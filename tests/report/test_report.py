@@ -158,6 +158,7 @@ def test_everything_shown_is_escaped(tmp_path: Path) -> None:
     assert SCRIPT not in (study / "figures" / "training-history.svg").read_text()
 
 
+@pytest.mark.end_to_end
 def test_page_loads_nothing(written: Path) -> None:
     text = (written / "report.html").read_text()
     elements = re.sub(r"(?s)(<script[^>]*>).*?</script>", r"\1</script>", text)
@@ -171,6 +172,7 @@ def test_page_loads_nothing(written: Path) -> None:
     assert len(text) < 5_000_000
 
 
+@pytest.mark.end_to_end
 def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
     found = re.findall(r'(?s)<script type="application/json" data-chart[^>]*>(.*?)</script>', text)
@@ -210,6 +212,7 @@ def test_truncated_scores_are_named(study: Path) -> None:
         write_report(study)
 
 
+@pytest.mark.end_to_end
 def test_runs_without_history_have_no_training_figure(study: Path) -> None:
     for file in study.rglob("history.parquet"):
         polars.read_parquet(file).clear().write_parquet(file)
@@ -245,6 +248,7 @@ def test_run_without_a_shift_is_refused(study: Path) -> None:
 TABLES = {"rows.csv", "summary.md", "summary.json", "comparisons.parquet"}
 
 
+@pytest.mark.end_to_end
 def test_tables_are_written_before_figures_and_survive_the_chart_engine(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +264,7 @@ def test_tables_are_written_before_figures_and_survive_the_chart_engine(
     assert {file.name for file in study.iterdir()} - there == {*TABLES, "paper"}
 
 
+@pytest.mark.end_to_end
 def test_a_failed_drawing_leaves_the_old_page_and_its_figures(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

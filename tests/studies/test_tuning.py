@@ -582,6 +582,7 @@ def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     assert rows[1]["settings"] == {"l2_weight": 0.0}
 
 
+@pytest.mark.end_to_end
 def test_a_trial_of_a_living_worker_is_left_to_it(tmp_path: Path) -> None:
     ledger, other = (TrialStore(tmp_path, None, "s") for _ in range(2))
     trials = ledger.trials_of("falcon")
