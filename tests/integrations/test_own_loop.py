@@ -67,6 +67,7 @@ def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str,
         assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("train", [built_in_loop, own_loop])
 def test_double_precision_is_that_of_a_double_model(tiny: Dataset, train: Train) -> None:
     """To the bit: losses and perturbed inputs are float64, not only the weights."""
@@ -201,6 +202,7 @@ def plain_step(
     optimizer.step()
 
 
+@pytest.mark.end_to_end
 def test_it_learns_on_any_device(tiny: Dataset, device: torch.device) -> None:
     model = small_network().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

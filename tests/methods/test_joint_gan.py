@@ -222,6 +222,7 @@ def test_plain_loaders_need_bounds(tiny: Dataset) -> None:
     small(epochs=1, bounds=None).fit(small_network(), loader, loader)
 
 
+@pytest.mark.end_to_end
 def test_without_its_weight_it_takes_the_steps_of_dropout(tiny: Dataset) -> None:
     from falconcal import L2Dropout
 

@@ -173,6 +173,7 @@ def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Data
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(784), nn.Dropout(0.1), nn.Linear(784, 3))
@@ -216,6 +217,7 @@ def test_bounds_survive_plain_data_inside_a_base() -> None:
     assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) -> None:
     method, train = made(name, epochs=1), tiny.train.batches(30)

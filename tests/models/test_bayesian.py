@@ -120,6 +120,7 @@ def test_training_noise_has_the_mean_and_the_variance_of_drawn_weights(name: str
     torch.testing.assert_close(noisy.std(0), spread, rtol=0.15, atol=0)
 
 
+@pytest.mark.end_to_end
 def test_flipout_is_unbiased_with_the_variance_of_the_posterior() -> None:
     layer, inputs = with_deviation(Flipout(nn.Linear(5, 3)), 0.5), torch.randn(4, 5)
     outputs = drawn(layer, inputs, 5000)

@@ -150,6 +150,7 @@ def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Pat
     assert not (tmp_path / "called").exists()
 
 
+@pytest.mark.end_to_end
 def test_a_model_file_that_asks_for_more_than_it_holds_takes_no_memory(tmp_path: Path) -> None:
     for metadata in (
         {"shape": [2**40, 2**40]},
@@ -484,6 +485,7 @@ def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
     assert (tmp_path / "imported").read_text() == "lure"
 
 
+@pytest.mark.end_to_end
 def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     from falconcal.studies.tuning.trial_store import TrialStore

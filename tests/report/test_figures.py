@@ -192,6 +192,7 @@ def test_where_processors_do_not_tell_the_clock_does(
         assert cost_tables(results, costs) == []
 
 
+@pytest.mark.end_to_end
 def test_costs_stand_beside_the_error_and_its_interval(tmp_path: Path) -> None:
     results = load_results(costly(tmp_path))
     evidence, costs = gather_evidence(results), known(costs_of(results))
