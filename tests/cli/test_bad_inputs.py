@@ -83,6 +83,7 @@ def test_in_a_process_of_its_own_it_is_the_same(case: Case, home: Watched) -> No
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("command", ["score", "predict"])
 def test_what_a_file_says_cannot_steer_the_terminal(
     command: str, home: Watched, tmp_path: Path

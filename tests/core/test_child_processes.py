@@ -28,6 +28,7 @@ def test_threads_are_shared_out_and_each_has_one(monkeypatch: pytest.MonkeyPatch
     assert [child_processes.threads_each(workers) for workers in (1, 2, 3, 8)] == [7, 3, 2, 1]
 
 
+@pytest.mark.end_to_end
 def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
     here, there = multiprocessing.Pipe()
     process = child_processes.start_process(sleep, there, threads=2)

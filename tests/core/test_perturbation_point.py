@@ -61,6 +61,7 @@ def sentences(count: int = 80) -> list[tuple[Tensor, Tensor]]:
     return list(zip(tokens.split(20), labels.split(20), strict=True))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", [Text, Transformer])
 @pytest.mark.parametrize("gradient", ["exact", "shared"])
 def test_token_models_are_trained_with_falcon(kind: type[nn.Module], gradient: str) -> None:

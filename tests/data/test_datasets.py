@@ -26,6 +26,7 @@ from tests.helpers.small_data import stripes
 TRAINABLE = [name for name in DATASETS if name != "objectnet"]  # which is for testing only
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path: Path) -> None:
     settings = MADE[name](tmp_path / name) if name in MADE else {}
@@ -44,6 +45,7 @@ def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path:
                 dataset.bounds.check(inputs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", DATASETS)
 def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) -> None:
     settings = MADE[name](tmp_path / name) if name in MADE else {}

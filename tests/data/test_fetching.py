@@ -133,6 +133,7 @@ def test_wrong_and_broken_files_are_refused_and_leave_nothing(
     assert not target.parent.exists()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", ["endless", "huge", "packed"])
 def test_what_is_longer_than_published_is_given_up_at_once(
     server: Server, tmp_path: Path, kind: str

@@ -62,6 +62,7 @@ def test_a_folder_that_is_none_of_images_is_refused(tmp_path: Path) -> None:
         load_dataset("image_folder", path=str(tmp_path / "own"), size=6)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streamed_images_are_those_in_memory(tmp_path: Path, workers: int) -> None:
     settings = write_image_folder(tmp_path)
@@ -81,6 +82,7 @@ def test_streamed_images_are_those_in_memory(tmp_path: Path, workers: int) -> No
         _ = streamed.train.inputs
 
 
+@pytest.mark.end_to_end
 def test_imagenet_is_streamed_and_evaluated_in_pixels(tmp_path: Path) -> None:
     found = load_dataset("imagenet", **write_imagenet(tmp_path))
     assert [len(part) for part in (found.train, found.validation, found.test)] == [9, 9, 9]

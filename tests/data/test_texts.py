@@ -145,6 +145,7 @@ def test_the_order_of_the_training_texts_is_fixed() -> None:
 ORDER_CHECKSUM = "9bfa7ce3742459c757dd0f977875cd51febdb6ac0a95fd2ea48bd7ce16b487a7"
 
 
+@pytest.mark.end_to_end
 def test_the_real_newsgroups_are_split_as_in_the_paper(real_data: Path) -> None:
     from falconcal.data.sets.newsgroups import read_documents
 

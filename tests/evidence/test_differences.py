@@ -150,6 +150,7 @@ def answers(lowest: float, error: float, seed: int, examples: int = 500) -> Scor
     return Predictions.from_probabilities(probabilities, labels).scores()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     "name", [name for name, metric in METRICS.items() if metric.resampling in BINNED_ERRORS]
 )
@@ -176,6 +177,7 @@ def test_paired_draws_are_distributed_like_those_of_a_plain_loop(name: str) -> N
     assert figures[0].value == pytest.approx(METRICS[name](first))
 
 
+@pytest.mark.end_to_end
 def test_a_sure_and_a_wide_method_without_error_are_not_told_apart() -> None:
     """Percentiles of the paired bootstrap call the wide one worse nearly always."""
     found = []

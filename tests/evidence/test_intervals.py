@@ -64,6 +64,7 @@ def test_where_all_or_none_are_right_the_accuracy_is_not_certain(right: bool) ->
     assert pairs.high - pairs.low > found.high - found.low  # two clusters say less than 30 examples
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) -> None:
     scores = some_predictions().scores()
@@ -72,6 +73,7 @@ def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) 
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_cells_keep_the_distribution_of_large_data(name: str) -> None:
     scores = some_predictions(3 * MOST_CELLS).scores()
@@ -105,6 +107,7 @@ def test_clusters_stay_together_and_widen_the_interval(name: str) -> None:
     assert naive.high - naive.low < 0.6 * (honest.high - honest.low)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["accuracy", "nll", "brier"])
 def test_intervals_of_means_cover_the_truth_as_often_as_they_say(name: str) -> None:
     truth = METRICS[name](calibrated(400_000, seed=99))
@@ -122,6 +125,7 @@ def test_the_residuals_of_a_sample_give_its_error(name: str) -> None:
     assert residuals.norm(residuals.observed()) == pytest.approx(expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("gap", [0.0, 0.03])
 def test_errors_of_calibration_are_covered_though_they_are_biased(gap: float) -> None:
     """Where no bin has an error, every sample shows one: the interval must reach down to 0."""
@@ -150,6 +154,7 @@ def test_a_function_of_scores_has_an_interval_too() -> None:
     assert found.low < found.value < found.high
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("figure", OUTLIER_FIGURES)
 def test_outlier_figures_of_resamples_are_those_of_scikit_learn(figure: str) -> None:
     inside, outside = some_predictions(150, seed=1), some_predictions(100, seed=2)

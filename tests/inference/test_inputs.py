@@ -261,6 +261,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     check(polars.read_parquet(tmp_path / "o.parquet"), saved.model, inputs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
 def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, name: str) -> None:
     values = numpy.zeros((200_000, 4))  # 6.4 MB

@@ -54,6 +54,7 @@ def test_a_model_comes_back_with_its_bits_and_its_metadata(tmp_path: Path) -> No
     assert make_method(metadata.method) == method
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", MODELS)
 def test_a_name_of_the_table_is_sized_to_classes_and_shape(tmp_path: Path, name: str) -> None:
     dataset, file = data_for(name), tmp_path / "model.safetensors"
@@ -279,6 +280,7 @@ def test_equal_confidences_are_accepted_together() -> None:
     assert 0.8 < table.thresholds[0] <= 0.9
 
 
+@pytest.mark.end_to_end
 def test_the_error_of_accepted_examples_is_kept_as_promised() -> None:
     """400 trials in which the true error above each threshold is known."""
     generator, broken, answered = torch.Generator().manual_seed(0), 0, 0

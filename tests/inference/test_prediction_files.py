@@ -366,6 +366,7 @@ def test_intervals_are_those_of_the_library(found: falconcal.evaluation.Assessme
         )
 
 
+@pytest.mark.end_to_end
 def test_groups_are_those_of_the_library(found: falconcal.evaluation.Assessment) -> None:
     sites = [SCRIPT if number % 2 else "left" for number in range(120)]
     assert found.groups == falconcal.evidence.by_group(predictions(120), sites, "nll")
@@ -530,6 +531,7 @@ def test_under_a_limit_of_addresses_the_command_prints_and_writes_the_numbers(
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["metrics.json"]
 
 
+@pytest.mark.end_to_end
 def test_a_folder_that_cannot_be_written_is_named(found: falconcal.evaluation.Assessment) -> None:
     with pytest.raises(UserError, match=r"output folder /proc/nowhere: .*--out"):
         write_score_page(found, "/proc/nowhere", title="some.csv")

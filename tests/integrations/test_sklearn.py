@@ -114,6 +114,7 @@ def test_it_pickles_and_clones(fitted: FalconClassifier, flowers: tuple[Array, A
     assert not hasattr(fresh, "module_")
 
 
+@pytest.mark.end_to_end
 def test_early_stopping_keeps_the_best_epoch_and_its_absence_the_last(
     flowers: tuple[Array, Array],
 ) -> None:
@@ -139,6 +140,7 @@ def test_it_works_in_a_pipeline(flowers: tuple[Array, Array]) -> None:
     assert pipeline.score(*flowers) > 0.9
 
 
+@pytest.mark.end_to_end
 def test_it_works_in_a_grid_search_over_numbers_of_numpy(flowers: tuple[Array, Array]) -> None:
     grid = {"epochs": numpy.array([1, 12]), "entropy_weight": [0.0, 1.0]}
     search = GridSearchCV(FalconClassifier(random_state=0), grid, cv=2).fit(*flowers)
@@ -146,12 +148,14 @@ def test_it_works_in_a_grid_search_over_numbers_of_numpy(flowers: tuple[Array, A
     assert search.best_estimator_.score(*flowers) > 0.9
 
 
+@pytest.mark.end_to_end
 def test_it_works_in_cross_validation(flowers: tuple[Array, Array]) -> None:
     scores = cross_val_score(FalconClassifier(random_state=0), *flowers, cv=3)
     assert scores.shape == (3,)
     assert scores.mean() > 0.9
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("channel", [False, True])
 def test_images_go_to_lenet(channel: bool) -> None:
     data = stripes(60)
@@ -176,6 +180,7 @@ def test_images_are_brought_to_one_range() -> None:
     assert inputs.max() == 1
 
 
+@pytest.mark.end_to_end
 def test_a_network_of_ones_own(flowers: tuple[Array, Array]) -> None:
     model = FalconClassifier(
         linear_network, epochs=60, learning_rate=0.02, entropy_weight=1.0, random_state=0

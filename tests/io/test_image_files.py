@@ -144,6 +144,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("resize", [None, 28])
 @pytest.mark.parametrize("name", PICTURES)
@@ -536,6 +537,7 @@ def test_what_is_no_picture_by_its_ending_or_hidden_is_passed_over(tmp_path: Pat
     assert open_inputs(tmp_path, save_model(tmp_path / "model.safetensors")).total == 20
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_damaged_picture_is_named_without_a_traceback(tmp_path: Path, workers: int) -> None:
     write_images(tmp_path, ("a", "b"), 10)

@@ -124,6 +124,7 @@ def test_members_can_start_from_the_weights_given(tiny: Dataset) -> None:
             torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0.0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_of_the_table_can_be_drawn_anew(name: str) -> None:
     model = make_model(name, data_for(name))
@@ -243,6 +244,7 @@ def test_by_default_members_are_trained_adversarially_and_falcons_are_not() -> N
     assert make_method({"method": "ensemble"}) == Ensemble()
 
 
+@pytest.mark.end_to_end
 def test_a_broken_off_ensemble_goes_on_and_ends_with_the_same_bits(
     tiny: Dataset, tmp_path: Path
 ) -> None:
@@ -271,6 +273,7 @@ def normalised_network() -> nn.Module:
     )
 
 
+@pytest.mark.end_to_end
 def test_a_member_trains_in_two_processes(tiny: Dataset) -> None:
     """Clean and moved batch in one step, with BatchNorm, which processes share."""
     base = Adversarial(epochs=1, devices=2, accelerator="cpu", bounds=Bounds(0.0, 1.0))

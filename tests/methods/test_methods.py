@@ -80,6 +80,7 @@ def log_probs(model: nn.Module, tiny: Dataset) -> Tensor:
     return predict(model, tiny.test).log_probs
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns_and_gives_a_normalised_distribution(
     name: str, tiny: Dataset, device: torch.device
@@ -93,6 +94,7 @@ def test_it_learns_and_gives_a_normalised_distribution(
     torch.testing.assert_close(predictions.log_probs.exp().sum(1), torch.ones(30).double())
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_same_seed_same_result_other_seed_other_result(name: str, tiny: Dataset) -> None:
     first, second = (log_probs(fitted(name, tiny, seed=1, epochs=3), tiny) for _ in range(2))
@@ -101,6 +103,7 @@ def test_same_seed_same_result_other_seed_other_result(name: str, tiny: Dataset)
     assert not torch.equal(first, other)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_settings_and_weights_are_all_it_takes_to_load_it(
     name: str, tiny: Dataset, tmp_path: Path
@@ -115,6 +118,7 @@ def test_settings_and_weights_are_all_it_takes_to_load_it(
     assert torch.equal(log_probs(model, tiny), log_probs(copy.deepcopy(loaded), tiny))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_path: Path) -> None:
     model = fitted(name, tiny, epochs=1)
@@ -127,6 +131,7 @@ def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_
         load_weights(tmp_path / "weights.safetensors", structure)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_it_survives_a_validation_set_with_a_missing_class(name: str, tiny: Dataset) -> None:
     some = torch.cat([(tiny.validation.labels != 1).nonzero()[:, 0]] * 2)
@@ -140,6 +145,7 @@ def test_it_survives_a_validation_set_with_a_missing_class(name: str, tiny: Data
         assert accuracy(predictions) > 0.9
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
     model = fitted(name, tiny, epochs=3)
@@ -154,6 +160,7 @@ def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
 STEPS = {"histogram", "isotonic"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Dataset) -> None:
     """What ``fit`` and ``load`` return is in that mode, and may be trained again."""
@@ -166,6 +173,7 @@ def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Data
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(784), nn.Dropout(0.1), nn.Linear(784, 3))
@@ -175,6 +183,7 @@ def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> 
     assert norm.num_batches_tracked == 0
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_a_loader_that_draws_leaves_the_callers_random_state(name: str, tiny: Dataset) -> None:
     data = TensorDataset(tiny.train.inputs, tiny.train.labels)
@@ -208,6 +217,7 @@ def test_bounds_survive_plain_data_inside_a_base() -> None:
     assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) -> None:
     method, train = made(name, epochs=1), tiny.train.batches(30)
@@ -319,6 +329,7 @@ def test_mixup_is_the_loss_on_blended_inputs_and_labels(tiny: Dataset) -> None:
     torch.testing.assert_close(terms["cross_entropy"], expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("alpha", [0.2, 0.4, 1.0])
 def test_mixup_draws_its_weight_from_beta(alpha: float, tiny: Dataset) -> None:
     drawn = [mixup_module.draw_weight(alpha, first_step(tiny, seed)) for seed in range(400)]
@@ -396,6 +407,7 @@ def test_evidential_reaches_its_divergence_weight_over_ten_epochs(tiny: Dataset)
         torch.testing.assert_close(divergence[epoch], share * full)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("form", ["squares", "log", "digamma"])
 @pytest.mark.parametrize("evidence", ["relu", "softplus", "exp"])
 def test_every_form_of_evidential_learns(

@@ -104,6 +104,7 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
         count_examples([])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
     kind: type[VariationalMethod], tiny: Dataset
@@ -201,6 +202,7 @@ class Stopping:
             yield batch
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_an_interrupted_training_ends_with_the_same_bits(
     kind: type[VariationalMethod], tiny: Dataset, tmp_path: Path
@@ -219,6 +221,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert torch.equal(value, resumed[name])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", [MNF, pytest.param(SVI, marks=pytest.mark.slow)])
 def test_two_processes_share_the_divergence(kind: type[VariationalMethod], tiny: Dataset) -> None:
     """SVI's is the same number in both; MNF's auxiliary weights have their gradients too."""

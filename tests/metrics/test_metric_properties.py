@@ -56,6 +56,7 @@ def predictions(draw: some.DrawFn) -> Predictions:
     return Predictions.from_probabilities(probs, labels)
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions())
 def test_every_metric_stays_in_its_range(data: Predictions) -> None:
@@ -64,6 +65,7 @@ def test_every_metric_stays_in_its_range(data: Predictions) -> None:
         assert low - 1e-9 <= metric(data) <= high + 1e-9, name
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions(), some.randoms(use_true_random=False))
 def test_no_metric_depends_on_the_order_of_examples_or_classes(
@@ -88,6 +90,7 @@ def _ties(log_probs: Tensor) -> bool:
     return bool((best[:, 0] == best[:, 1]).any())
 
 
+@pytest.mark.end_to_end
 @quick
 @given(predictions(), some.integers(1, 20))
 def test_parts_put_together_give_the_whole(data: Predictions, size: int) -> None:

@@ -32,6 +32,7 @@ def parameters(model: nn.Module) -> int:
     return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", MODELS)
 def test_it_gives_logits_and_gradients_reach_every_weight(name: str) -> None:
     data = data_for(name)
@@ -43,6 +44,7 @@ def test_it_gives_logits_and_gradients_reach_every_weight(name: str) -> None:
         assert not weight.requires_grad or (weight.grad is not None and weight.grad.any())
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", MODELS)
 def test_its_first_weights_depend_on_the_seed_alone(name: str) -> None:
     data = data_for(name)
@@ -285,6 +287,7 @@ def published(classes: int = 4) -> "OrderedDict[str, Tensor]":
     )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("ending", [".pth", ".safetensors"])
 def test_published_weights_are_read_from_a_file(tmp_path: Path, ending: str) -> None:
     weights, file = published(), tmp_path / f"resnet50{ending}"

@@ -65,6 +65,7 @@ def absolute(path: Path, node: ast.ImportFrom) -> str:
     return ".".join([*package, *([node.module] if node.module else [])])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_back_along_the_way_of_the_data(path: Path) -> None:
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -158,6 +159,7 @@ def blocks() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CollapseWarning")
 @pytest.mark.parametrize(("place", "code"), blocks(), ids=[place for place, _ in blocks()])
 def test_python_in_the_docs_runs(place: str, code: str) -> None:

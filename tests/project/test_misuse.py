@@ -405,6 +405,7 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CollapseWarning")
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning")
 @pytest.mark.parametrize("misuse", MISUSES)

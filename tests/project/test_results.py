@@ -18,6 +18,7 @@ def pages() -> dict[str, str]:
     return mnist_results.pages()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", mnist_results.STUDY_PAGES)
 def test_the_results_on_mnist_are_written_from_what_is_kept(
     pages: dict[str, str], name: str
@@ -41,6 +42,7 @@ def test_every_page_of_results_is_in_the_table_of_them() -> None:
         assert page.stem == "index" or f"({page.name})" in index
 
 
+@pytest.mark.end_to_end
 def test_the_results_on_mnist_say_how_many_trials_each_method_had(pages: dict[str, str]) -> None:
     """Counted from the files line by line, not by the code that writes the page."""
     folder, counts = ROOT / "results" / "mnist" / "tuning", Counter[str]()
@@ -56,6 +58,7 @@ def test_the_results_on_mnist_say_how_many_trials_each_method_had(pages: dict[st
     assert f"FALCON's family had together {family}; every other row had {counts['falcon']}" in page
 
 
+@pytest.mark.end_to_end
 def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page(pages: dict[str, str]) -> None:
     assert "| at most 0.040 |" in pages["mnist"]
     assert "| 0.04 |" not in pages["mnist"]
@@ -91,6 +94,7 @@ def test_a_figure_is_the_median_of_its_repetitions_with_their_spread() -> None:
     assert shown([2.21]) == "2.21"
 
 
+@pytest.mark.end_to_end
 def test_the_headline_on_mnist_is_that_of_the_rows(pages: dict[str, str]) -> None:
     """By hand: the mean over the nine shifts of every seed, then over seeds."""
     kept = Kept(ROOT / "results" / "mnist" / "main")

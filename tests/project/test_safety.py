@@ -130,6 +130,7 @@ def left(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> object:
 # a model file
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [*NEVER, OUTSIDE])
 def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Path) -> None:
     wish = {"name": "os:system", "dataset": f"touch {tmp_path / 'called'}"}
@@ -149,6 +150,7 @@ def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Pat
     assert not (tmp_path / "called").exists()
 
 
+@pytest.mark.end_to_end
 def test_a_model_file_that_asks_for_more_than_it_holds_takes_no_memory(tmp_path: Path) -> None:
     for metadata in (
         {"shape": [2**40, 2**40]},
@@ -206,6 +208,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 NOT_A_NAME = {"os.path:", ":system", "os:system:x", "../lure:Net", "lure:Net.run"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", sorted({*NEVER, OUTSIDE} - NOT_A_NAME))
 def test_a_study_file_calls_nothing_by_name(
@@ -482,6 +485,7 @@ def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
     assert (tmp_path / "imported").read_text() == "lure"
 
 
+@pytest.mark.end_to_end
 def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     from falconcal.studies.tuning.trial_store import TrialStore

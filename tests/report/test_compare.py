@@ -59,6 +59,7 @@ def test_series_that_clash_bear_the_name_of_their_folder(folders: list[Path]) ->
     assert results.examples.keys() == {"rotation"}
 
 
+@pytest.mark.end_to_end
 def test_what_a_study_notes_stands_before_any_figure(folders: list[Path]) -> None:
     """In its own report, and in a comparison once for all folders that say it."""
     for folder in folders:
@@ -192,6 +193,7 @@ def test_what_is_no_output_folder_is_refused(folders: list[Path], tmp_path: Path
         load_comparison([folders[0], tmp_path / "none"])
 
 
+@pytest.mark.end_to_end
 def test_the_command_writes_a_report_and_leaves_the_folders_as_they_are(
     folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

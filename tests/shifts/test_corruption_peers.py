@@ -35,6 +35,7 @@ def changed_by_peer(name: str, images: Tensor, level: int) -> Tensor:
     return torch.from_numpy(numpy.stack(outputs)).permute(0, 3, 1, 2) / 255
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in RANDOM])
 @pytest.mark.parametrize("size", COUNTS)
 def test_pixels_of_what_is_not_random_agree_to_two_grey_values(name: str, size: int) -> None:
@@ -44,6 +45,7 @@ def test_pixels_of_what_is_not_random_agree_to_two_grey_values(name: str, size: 
         assert (shift(name).at(images, level) - theirs).abs().mean() < 2 / 255
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in OURS_ALONE])
 @pytest.mark.parametrize("size", COUNTS)
 def test_images_have_the_same_statistics(name: str, size: int) -> None:
@@ -54,6 +56,7 @@ def test_images_have_the_same_statistics(name: str, size: int) -> None:
         check_alike(ours, theirs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("size", COUNTS)
 def test_elastic_fields_of_the_peers_form_have_the_same_statistics(size: int) -> None:
     images = natural(size, COUNTS[size])

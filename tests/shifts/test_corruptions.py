@@ -85,6 +85,7 @@ def test_there_are_19_with_five_severities_and_parameters_for_both_sizes() -> No
     )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize("shape", [(2, 1, 28, 28), (2, 3, 32, 32), (1, 3, 97, 120), (1, 1, 96, 96)])
 def test_any_size_grey_and_colour(name: str, shape: tuple[int, ...]) -> None:
@@ -100,6 +101,7 @@ def test_any_size_grey_and_colour(name: str, shape: tuple[int, ...]) -> None:
         assert torch.equal(changed, images) == (level == 0 or grey_saturate)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_kept(name: str, dtype: torch.dtype) -> None:
@@ -110,6 +112,7 @@ def test_other_precisions_are_kept(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(changed.float(), plain, atol=2.0**-8, rtol=0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize(("size", "count", "cuts"), [(32, 75, (1, 7, 50)), (101, 4, (1, 3))])
 def test_any_split_gives_the_same_bits(
@@ -136,6 +139,7 @@ def test_another_seed_or_example_changes_what_is_random(name: str) -> None:
     assert torch.equal(other, first) != (name in RANDOM)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize(("size", "count"), [(32, 48), (224, 6)])
 def test_distance_from_the_clean_images_grows(name: str, size: int, count: int) -> None:
@@ -337,6 +341,7 @@ def test_frost_lays_a_pane_over_the_image() -> None:
     assert on_black.max() <= 0.7 + 1e-6
 
 
+@pytest.mark.end_to_end
 def test_panes_differ_and_cover_any_size() -> None:
     panes = [texture(number, 512, 1.0) for number in range(TEXTURES)]
     for one, other in itertools.combinations(panes, 2):
@@ -409,6 +414,7 @@ def test_pixelate_matches_pillow(size: int, level: int) -> None:
     numpy.testing.assert_allclose(ours, theirs, atol=1.01 / 255)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("size", [28, 32, 45, 101, 224])
 @pytest.mark.parametrize("grey", [False, True])
 def test_jpeg_matches_pillow(size: int, grey: bool) -> None:

@@ -121,6 +121,7 @@ def test_epochs_of_all_members_count() -> None:
 # failures
 
 
+@pytest.mark.end_to_end
 def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(TEXT + TROUBLE)
     words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]

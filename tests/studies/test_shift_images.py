@@ -57,6 +57,7 @@ def test_usual_shifts_are_those_of_the_kind_of_data() -> None:
     assert "corrupt_fog" in usual_shifts(colour)
 
 
+@pytest.mark.end_to_end
 def test_signals_and_tables_are_plotted() -> None:
     signals = Examples(torch.randn(4, 30, 3), torch.zeros(4).long())
     dataset = Dataset("waves", "signal", ("a",), None, signals, signals, signals)

@@ -214,6 +214,7 @@ def test_whole_ranges_have_an_end() -> None:
     assert len(list(points(space, {"accumulate": 1, "bins": 5}, seed=0))) == 6
 
 
+@pytest.mark.end_to_end
 def test_a_method_that_left_the_study_leaves_its_trials_and_no_best(tmp_path: Path) -> None:
     tune(search(tmp_path, method="falcon", trials=1))
     fewer = read_own(without_falcon(TEXT), "test", SHORT)
@@ -375,6 +376,7 @@ def test_tables_for_tuning_change_no_run() -> None:
 # trials
 
 
+@pytest.mark.end_to_end
 def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     reported: list[dict[str, Any]] = []
     rows = tune(search(tmp_path, trials=4), on_trial=reported.append)
@@ -397,6 +399,7 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
 
 
+@pytest.mark.end_to_end
 def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path) -> None:
     whole = tune(search(tmp_path / "whole"))
     tune(search(tmp_path / "parts", trials=1))
@@ -430,6 +433,7 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
     assert not (tmp_path / "checkpoints").exists()
 
 
+@pytest.mark.end_to_end
 def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_path: Path) -> None:
     falcon = "search.falcon.entropy_weight=[1.0, 5.0]"
     tune(search(tmp_path, falcon, trials=1))
@@ -452,6 +456,7 @@ def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_
     assert {one["method"] for one in tune(replace(other, study=study))} >= {"falcon", "again"}
 
 
+@pytest.mark.end_to_end
 def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> None:
     plain = tune(search(tmp_path / "plain", trials=1))
     scored = tune(search(tmp_path / "scored", trials=1, also_score_test=True))
@@ -460,6 +465,7 @@ def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> 
         assert one == other
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_values_that_are_lists_are_tried_too(tmp_path: Path, sampler: str) -> None:
     """Optuna knows numbers and text alone: the study's own list and those that are drawn."""
@@ -473,6 +479,7 @@ def test_values_that_are_lists_are_tried_too(tmp_path: Path, sampler: str) -> No
     assert best["methods"]["falcon"]["directions"] in tried
 
 
+@pytest.mark.end_to_end
 def test_a_trial_that_fails_is_kept_with_its_reason_and_others_go_on(tmp_path: Path) -> None:
     rows = tune(search(tmp_path, "search.dropout.learning_rate=[1e30]", trials=2))
     assert [one["state"] for one in rows] == ["complete", "failed"]
@@ -480,6 +487,7 @@ def test_a_trial_that_fails_is_kept_with_its_reason_and_others_go_on(tmp_path: P
     assert rows[1]["settings"] == {"learning_rate": 1e30}
 
 
+@pytest.mark.end_to_end
 def test_hopeless_trials_are_pruned(tmp_path: Path) -> None:
     rates = ", ".join(str(rate) for rate in (0.008, 0.009, 0.011, 1e-6, 2e-6, 3e-6))
     changes = (f"search.dropout.learning_rate=[{rates}]", "tuning.epochs=4")
@@ -509,6 +517,7 @@ def test_a_model_that_knows_nothing_does_not_set_the_median() -> None:
     assert pruning.kept() == 3
 
 
+@pytest.mark.end_to_end
 def test_optunas_sampler_is_seeded_too(tmp_path: Path) -> None:
     changes = (
         "search.dropout.learning_rate={low=1e-3, high=1e-1, log=true}",
@@ -531,6 +540,7 @@ MEETS = TEXT.replace(
 OTHERS = ("search.meeting.l2_weight=[0.1, 0.2, 0.3, 0.4, 0.5]", "tuning.epochs=1")
 
 
+@pytest.mark.end_to_end
 def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -572,6 +582,7 @@ def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     assert rows[1]["settings"] == {"l2_weight": 0.0}
 
 
+@pytest.mark.end_to_end
 def test_a_trial_of_a_living_worker_is_left_to_it(tmp_path: Path) -> None:
     trial_store, other = (TrialStore(tmp_path, None, "s") for _ in range(2))
     trials = trial_store.trials_of("falcon")
@@ -594,6 +605,7 @@ def test_a_trial_of_a_living_worker_is_left_to_it(tmp_path: Path) -> None:
         one.close()
 
 
+@pytest.mark.end_to_end
 def test_a_storage_belongs_to_one_folder(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     tune(search(tmp_path / "one", trials=1, storage=url))
@@ -613,6 +625,7 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         need_optuna()
 
 
+@pytest.mark.end_to_end
 def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         row(n, 0.1 + 0.01 * n, 0.95, test={"micro_ece": 0.1 * n}, seconds=1.0) for n in range(3)

@@ -47,6 +47,7 @@ def fit(train: Batches, tiny: Dataset, stop_after: int = 10**6, **changed: objec
     return Falcon(**settings).fit(model, stopping, validation)  # type: ignore[arg-type]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("loader", ["own", "torch"])
 @pytest.mark.parametrize(("stop_after", "average"), [(1, None), (9, 0.9), (14, None)])
 def test_an_interrupted_training_ends_with_the_same_bits(
@@ -67,6 +68,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     assert list(history) == list(undisturbed)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("stop_after", [1, 9, 14])
 def test_a_loader_with_random_numbers_of_its_own_goes_on_with_them(
     tiny: Dataset, tmp_path: Path, stop_after: int
@@ -142,6 +144,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tiny: Dataset, tmp_path: Path
         fit(tiny.train.batches(), tiny, entropy_weight=3.0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("damage", ["cut", "foreign", "empty"])
 def test_a_damaged_checkpoint_is_named(tiny: Dataset, tmp_path: Path, damage: str) -> None:
     with checkpointing(tmp_path):

@@ -171,6 +171,7 @@ def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
         assert all(torch.equal(found[name], together[0][name]) for name in names)
 
 
+@pytest.mark.end_to_end
 def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
     data = load_stripes()
     wrong = [(inputs, labels + 5) for inputs, labels in data.train.batches(18)]
