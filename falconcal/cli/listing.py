@@ -29,7 +29,8 @@ def list_(
     ] = False,
 ) -> None:
     """List the available methods, studies, shifts, metrics, datasets and models."""
-    from falconcal.cli.catalogue_tables import CATALOGUE, METHODS, method_settings
+    from falconcal.cli.catalogue_tables import CATALOGUE, method_settings
+    from falconcal.methods import METHODS
 
     if kind is not None and kind not in CATALOGUE:
         raise unknown_name_error("list", kind, CATALOGUE)

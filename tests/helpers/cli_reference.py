@@ -23,7 +23,8 @@ the version.
 
 def commands(group: Any = None, prefix: str = "falconcal") -> Iterator[tuple[str, Any]]:
     """Yield every command with the words that call it, in the order of the help."""
-    for name, command in (group or typer.main.get_command(app)).commands.items():
+    root: Any = group or typer.main.get_command(app)
+    for name, command in root.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{prefix} {name}")
         else:

@@ -492,7 +492,7 @@ def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     trial = ledger.claim(trials, 0)
     assert trial is not None
     trial.set_user_attr("worker", "../../precious")
-    assert ledger.plan_again(trials) == 1
+    assert ledger.requeue_lost(trials) == 1
     ledger.close()
     assert precious.read_text() == "kept"
 
