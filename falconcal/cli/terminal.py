@@ -56,7 +56,7 @@ def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -
     rows = [[str(run), reason] for run, reason in failed.items()]
     errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
     print_text(
-        f"{len(failed)} runs failed; finished runs are kept. Tracebacks are in "
+        f"{len(failed)} run{'s' * (len(failed) != 1)} failed; finished runs are kept. Tracebacks are in "
         f"{directory / FAILURES_FOLDER}. To try again: {command}",
         errors,
     )

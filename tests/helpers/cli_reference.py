@@ -23,8 +23,8 @@ the version.
 
 def commands(group: Any = None, prefix: str = "falconcal") -> Iterator[tuple[str, Any]]:
     """Yield every command with the words that call it, in the order of the help."""
-    whole: Any = typer.main.get_command(app) if group is None else group
-    for name, command in whole.commands.items():
+    root: Any = group or typer.main.get_command(app)
+    for name, command in root.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{prefix} {name}")
         else:

@@ -398,7 +398,7 @@ def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: 
         (["pictures.safetensors", ".", "--reject-below", "8"], 2, "from 0 to 1, got 8"),
         (["pictures.safetensors", ".", "--reject-below", "0.8", "--risk", "0.1"], 2, "got both"),
         (["pictures.safetensors", ".", "--risk", "0"], 2, "above 0 and below 1"),
-        (["x.csv", "."], 1, "no safetensors file"),
+        (["x.csv", "."], 1, "not a safetensors file"),
         (["rows.safetensors", "x.csv", "--out", "x.csv"], 2, "another file than the input"),
         (["rows.safetensors", "x.csv", "--out", "x.csv/o.csv"], 2, "x.csv is a file"),
     ],

@@ -160,7 +160,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     torch.save(small_network().state_dict(), file)  # a pickle
-    with pytest.raises(falconcal.UserError, match="no safetensors"):
+    with pytest.raises(falconcal.UserError, match="not a safetensors"):
         load_own(file)
     safetensors.torch.save_file(small_network().state_dict(), file)
     with pytest.raises(falconcal.UserError, match="it has no metadata"):

@@ -443,11 +443,14 @@ REFUSED = {
     "cut off": (half_of("PNG"), "damaged or cut off"),
     "cut off, JPEG": (half_of("JPEG"), "damaged or cut off"),
     "cut off, TIFF": (half_of("TIFF"), "damaged"),
-    "empty": (b"", "its content is none of PNG, JPEG"),
-    "text": (b"no picture", "its content is none of PNG, JPEG"),
+    "empty": (b"", "its content is not one of PNG, JPEG"),
+    "text": (b"no picture", "its content is not one of PNG, JPEG"),
     # whose decoder would start another program
-    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "its content is none of"),
-    "PDF": (plain("RGB", RED, "PDF"), "its content is none of PNG, JPEG"),
+    "PostScript": (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        "its content is not one of",
+    ),
+    "PDF": (plain("RGB", RED, "PDF"), "its content is not one of PNG, JPEG"),
 }
 
 

@@ -130,7 +130,7 @@ def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     assert answer.exit_code == 1
     for words_of_it in ("KeyError: 'of no use'", "training diverged", "builds on raising, seed 0"):
         assert words_of_it in answer.output
-    assert "3 failed" in answer.output
+    assert "3 runs failed" in answer.output
     assert "To try again: falconcal" in answer.output
     assert "Traceback" not in answer.output
     assert set(polars.read_parquet(tmp_path / "out" / "rows.parquet")["method"]) == {"dropout"}
@@ -149,7 +149,7 @@ def test_where_nothing_is_complete_there_is_no_report(tmp_path: Path) -> None:
     words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]
     answer = CliRunner().invoke(app, [*words, "--methods", "raising"])
     assert answer.exit_code == 1
-    assert "1 failed" in answer.output
+    assert "1 run failed" in answer.output
     assert not (tmp_path / "out" / "report.html").exists()
 
 

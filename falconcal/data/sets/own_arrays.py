@@ -24,7 +24,7 @@ from falconcal.data.locations import search_folders
 from falconcal.data.part import Examples, Part
 from falconcal.errors import UserError, did_you_mean
 from falconcal.io.array_files import array_names, read_array
-from falconcal.io.table_files import TableFile, csv_header, read_csv, shown
+from falconcal.io.table_files import TableFile, csv_header, read_csv_columns, shown
 
 ARRAY_PARTS = ("train", "validation", "test")
 ArrayPair = tuple[numpy.ndarray, numpy.ndarray]  # inputs (N, ...) and labels (N,)
@@ -294,7 +294,7 @@ def _table(path: Path, label: str) -> TableFile:
         raise UserError(
             f"{path}: expected columns of numbers besides {label!r}, got none: add the inputs."
         )
-    table = read_csv(path, header)
+    table = read_csv_columns(path, header)
     if len(table.frame) == 0:
         raise UserError(f"{path}: expected at least one example, got a header and no rows.")
     return table

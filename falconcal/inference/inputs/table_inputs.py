@@ -10,7 +10,7 @@ import numpy
 from falconcal.errors import UsageError, UserError, did_you_mean
 from falconcal.inference.inputs.input_source import BATCH, InputBatch, InputSource, row_batch
 from falconcal.inference.model_file import ModelMetadata
-from falconcal.io.table_files import Record, csv_header, csv_rows, shown
+from falconcal.io.table_files import CsvRecord, csv_header, csv_rows, shown
 
 
 def open_csv(path: Path, metadata: ModelMetadata) -> InputSource:
@@ -49,7 +49,7 @@ def _rows(
 
 
 def _numbers(
-    path: Path, header: Sequence[str], columns: list[int], taken: list[Record]
+    path: Path, header: Sequence[str], columns: list[int], taken: list[CsvRecord]
 ) -> numpy.ndarray:
     try:
         return numpy.array([[cells[column] for column in columns] for _, cells in taken], float)
@@ -60,7 +60,7 @@ def _numbers(
         ) from None
 
 
-def _first_bad(columns: list[int], taken: list[Record]) -> tuple[int, int, str]:
+def _first_bad(columns: list[int], taken: list[CsvRecord]) -> tuple[int, int, str]:
     return next(
         (line, column, cells[column])
         for line, cells in taken
