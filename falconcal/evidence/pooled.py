@@ -130,7 +130,7 @@ def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
     """Return how often each resample takes each example, (R, N)."""
     if examples < 1 or resamples < 2:
         raise UserError(
-            f"expected at least 1 example and 2 resamples, got {examples} and {resamples}."
+            f"expected at least 1 example and at least 2 resamples, got {examples} and {resamples}."
         )
     generator = numpy.random.default_rng(seed)
     counts = numpy.empty((resamples, examples), numpy.uint8)  # none of N is ever drawn 256 times
