@@ -106,8 +106,8 @@ def _too_few(path: Path, prefix: str, found: list[str], columns: Sequence[str]) 
     both = " Two classes need both columns: the other is 1 less this one." if found else ""
     return (
         f"{path}: expected one column per class, at least 2, that begin with {prefix!r}, got "
-        f"{came}.{both} {listed(columns)} Give what they begin with by --probabilities; for logits, which "
-        f"begin with 'logit_' by default, add --logits."
+        f"{came}.{both} {listed(columns)} Give what they begin with by --probabilities; for "
+        f"logits, which begin with 'logit_' by default, add --logits."
     )
 
 
