@@ -90,10 +90,10 @@ def _download(
 
 def _check_length(length: int, size: int) -> None:
     if length > size:
-        raise TooLongError(f"gives more than the {size:,} bytes that were published")
+        raise _TooLongError(f"gives more than the {size:,} bytes that were published")
 
 
-class TooLongError(ValueError):
+class _TooLongError(ValueError):
     """A download that cannot be the published file."""
 
 
@@ -102,7 +102,7 @@ def _reason(error: Exception) -> str:
         return f"the server answers {error.response.status_code}"
     if isinstance(error, requests.ConnectionError | requests.Timeout):
         return "cannot be reached, or broke off"
-    if isinstance(error, TooLongError):
+    if isinstance(error, _TooLongError):
         return str(error)
     if "hash" in str(error):
         return "gave another file than was published (wrong checksum), or broke off"

@@ -237,7 +237,7 @@ OWN_CSV: dict[str, tuple[str | bytes, str]] = {
     "doubled headers": ("x,x,label\n" + ROWS, "line 1: .*'x' 2 times"),
     "an empty label": ("x,y,label\n" + ROWS + "1,2,\n", "line 22, column 'label': .*empty cell"),
     "no label at all": ("x,y,label\n" + ROWS + "1,2\n", "line 22, column 'label': .*empty cell"),
-    "no features": ("label\n" + "a\nb\n" * 9, "columns of numbers beside 'label', got none"),
+    "no features": ("label\n" + "a\nb\n" * 9, "columns of numbers besides 'label', got none"),
     "no rows": ("x,y,label\n", "at least one example"),
     "nothing": ("", "empty file"),
     "one class": ("x,y,label\n1,2,a\n1,2,a\n", "at least 2 classes, got only 'a'"),

@@ -22,7 +22,9 @@ from typing import Any
 import pytest
 
 import falconcal
+from falconcal import errors
 from falconcal.core.settings import described_settings
+from tests.helpers.paths import ROOT
 
 PACKAGE = Path(falconcal.__file__).parent
 SECTION = re.compile(
@@ -242,6 +244,25 @@ def test_an_example_runs(
         warnings.simplefilter("error")
         result = doctest.DocTestRunner(optionflags=FLAGS).run(example, out=shown.append)
     assert not result.failed, "".join(shown)
+
+
+def test_the_tree_of_errors_is_drawn_whole() -> None:
+    bases = ("UserError", "UsageError", "ValueError", "UserWarning")
+    defined = {
+        node.name
+        for module in package_modules()
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.ClassDef) and re.fullmatch(r"[A-Z]\w*(Error|Warning)", node.name)
+        if any(isinstance(base, ast.Name) and base.id in bases for base in node.bases)
+    }
+    drawn = set(re.findall(r"[└├]── (\w+)", errors.__doc__ or ""))
+    assert drawn == defined
+
+
+def test_the_first_page_of_the_reference_has_the_names_at_the_root() -> None:
+    page = (ROOT / "docs" / "reference" / "index.md").read_text()
+    linked = set(re.findall(r"\[`(\w+)`\]", page)) - {"UsageError"}
+    assert linked == set(vars(falconcal)["__all__"])
 
 
 def test_what_is_wrong_with_a_docstring_is_found() -> None:

@@ -103,7 +103,7 @@ def test_tokens_and_unbounded_data_are_refused() -> None:
     words = Examples(torch.ones(3, 5).long(), torch.zeros(3).long(), tokens=4)
     free = Examples(torch.rand(3, 5), torch.zeros(3).long())
     for data in (words, free):
-        with pytest.raises(UserError, match="floating-point inputs of a known range"):
+        with pytest.raises(UserError, match="floating-point inputs and bounds"):
             all_of(OUTLIERS["uniform_noise"], data)
     others = Examples(torch.full((3, 5), 6), torch.zeros(3).long())
     with pytest.raises(UserError, match="tokens below 4, got 6"):

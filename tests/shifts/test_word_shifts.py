@@ -112,7 +112,7 @@ def test_what_is_lacking_or_no_tokens_is_named(texts: Tensor) -> None:
         SHIFTS["word_drop"].at(torch.rand(2, 5), 1)
     with pytest.raises(UserError, match="typos needs the raw text"):
         SHIFTS["typos"].at(texts, 1)
-    with pytest.raises(UserError, match="one kind of inputs"):
+    with pytest.raises(UserError, match="the same kind of inputs"):
         find_computed_shift("word_drop | shear")
     with pytest.raises(UserError, match="at least one word, got 1"):
         SHIFTS["word_swap"].at(texts, 1, tokens=1)

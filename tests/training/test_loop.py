@@ -237,7 +237,7 @@ def test_labels_with_a_point_are_refused_not_cut_off() -> None:
 
 def test_a_generator_is_refused_before_training(tiny: Dataset) -> None:
     one_way = iter(tiny.train.batches())
-    with pytest.raises(UserError, match="again and again"):
+    with pytest.raises(UserError, match="iterated more than once"):
         L2Dropout(epochs=1).fit(small_network(), one_way, tiny.validation.batches())
 
 
