@@ -3,13 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow docs lint clean
+.PHONY: demo test test-unit test-slow coverage docs lint release-check clean
 
 demo: .venv/runtime.stamp
 	$(BIN)/falconcal run digits --out runs/digits
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2
+
+# the quick tests: under a minute, no other processes, browsers or whole studies
+test-unit: .venv/development.stamp
+	$(BIN)/python -m pytest --numprocesses 2 -m 'not slow and not end_to_end'
+
+coverage: .venv/development.stamp
+	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term --cov-report=html:site/coverage
 
 test-slow: .venv/development.stamp
 	$(BIN)/python -m pytest -m slow
@@ -23,8 +30,12 @@ lint: .venv/development.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# build, check and install the release in a fresh environment, run it, and test the source archive
+release-check: .venv/development.stamp
+	PYTHON=$(PYTHON) ./.ci/release-check
+
 clean:
-	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .coverage
 
 .venv/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

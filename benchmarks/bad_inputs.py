@@ -1,14 +1,14 @@
-"""How many bad inputs the tests try, written into docs/bad_inputs.md.
+"""How many bad inputs the tests try, written into docs/results/bad_inputs.md.
 
 python -m benchmarks.bad_inputs
 """
 
 from collections import Counter
-from pathlib import Path
 
+from benchmarks.pages import PAGES
 from tests.helpers.bad_inputs.table import cases
 
-PAGE = Path(__file__).parents[1] / "docs" / "bad_inputs.md"
+PAGE = PAGES / "bad_inputs.md"
 TEXT = """# Bad inputs
 
 The tests give falconcal {total} bad inputs, generated from tables: every command with wrong

@@ -47,7 +47,7 @@ def step_ratios() -> dict[str, float]:
     torch.manual_seed(0)
     steps = {"plain": step_of(LeNet(), L2Dropout().objectives(), _batch())}
     for name, method in METHODS.items():
-        steps[name] = step_of(method.build(LeNet()), method.objectives(EXAMPLES), _batch())
+        steps[name] = step_of(method.build(LeNet()), method.objectives(), _batch())
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(ROUNDS):
         for name, step in steps.items():

@@ -6,8 +6,8 @@ The same small random search for each method that trains: as many trials, as man
 points drawn from a grid of the common settings and of its own. The criterion and the accuracy that
 is required are those of ``falconcal.training.selection``: FGSM images come from one fixed reference
 model, and noise, blur and contrast stand in for the nine tested shifts. Every trial is kept in
-``results/digits_methods/trials.jsonl``; stopped and started again, the search goes on where it was.
-Ensembles and recalibration have no search: they take what was chosen for the method inside them.
+``results/digits_methods/trials.jsonl``; an interrupted search resumes.
+Ensembles and recalibration have no search: they use the settings chosen for their inner method.
 """
 
 import argparse

@@ -2,13 +2,13 @@
 
     python -m benchmarks.choose_settings results/digits/trials.jsonl --workers 2
 
-A random search in rounds: two exhaust the baseline's grids, FALCON with its further knobs has
-three. The criterion is that of ``falconcal.training.selection``, which picks the epoch too: FGSM
-images come from one fixed reference model, and noise, blur and contrast stand in for the nine
+A random search in rounds: two exhaust the grids of the baseline; FALCON has more settings and
+three rounds. The criterion is that of ``falconcal.training.selection``, which picks the epoch too:
+FGSM images come from one fixed reference model, and noise, blur and contrast stand in for the nine
 tested shifts. The four best trials of a method are repeated with two more seeds, and the lowest
-mean criterion among those that are accurate enough wins. The figures on test data stand beside each
+mean criterion among those that are accurate enough wins. Figures on test data are stored with each
 trial for one purpose: to see afterwards how well the criterion ranks the nine shifts. Nothing is
-chosen by them. Stopped and started again, the search goes on where it was.
+chosen by them. An interrupted search resumes.
 """
 
 import argparse

@@ -61,14 +61,14 @@ def main() -> None:
 
 
 def conversion_time(size: int, rounds: int) -> float:
-    """Return the milliseconds an image that turning tensors into bytes and back takes."""
+    """Return the milliseconds per image that converting tensors to bytes and back takes."""
     batch = natural(size, SIZES[size])
     turned = partial(one_by_one, lambda image, _: image, batch, 0)
     return 1000 / len(batch) * min(seconds(turned) for _ in range(5 * rounds))
 
 
 def compared(name: str, size: int, rounds: int) -> Row:
-    """Return the milliseconds an image, mean over the severities, of ours and of theirs."""
+    """Return the milliseconds per image, mean over the severities, of ours and of theirs."""
     batch = natural(size, SIZES[size])  # (N, 3, size, size)
     shift = corruption_shifts()[f"corrupt_{name}"]
     other = peer(imagecorruptions.corruptions, name, size)

@@ -83,7 +83,7 @@ def sampling(figures: Figures) -> str:
 
 
 def methods(figures: Figures) -> str:
-    """Return a step and a prediction of every method, those of other files from there."""
+    """Return a step and a prediction of every method, also those kept in other files."""
     figures = figures | {name: read_figures(file)[key] for name, (file, key) in ELSEWHERE.items()}
     rows = [
         [

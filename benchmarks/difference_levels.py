@@ -5,7 +5,7 @@
 Five classes, and two methods on the same examples: what is hard for one is often hard for the
 other. A sure method has all confidences in the highest bin, a wide one spreads them over eight. The
 true calibration error is the gap between confidence and the chance to be right, once shared by all
-bins, once borne by the highest alone. Ours stands beside the plain percentiles of the paired
+bins, once in the highest alone. Our interval is compared with the plain percentiles of the paired
 bootstrap and their mirror image, from the same draws. A pooled figure has two shifts of four
 levels, each with the same error.
 """
@@ -27,6 +27,7 @@ from falconcal.evidence.comparisons import error_figures
 from falconcal.evidence.differences import Estimate, difference_of
 from falconcal.evidence.intervals import bounds_of_draws
 from falconcal.evidence.pooled import drawn_counts, figure_of, mean_of_draws, shift_draws
+from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions, Scores
 
 LEVEL, RESAMPLES, EXAMPLES, CLASSES = 0.95, 1000, 2000, 5
@@ -112,7 +113,7 @@ def measured(
 def single(pair: Pair, seed: int) -> Trial:
     """Try the difference of plain ECE."""
     one, other = simulated(pair, 1, seed)
-    return tried(*error_figures(one[0], other[0], "ece", LEVEL, RESAMPLES, seed, None))
+    return tried(*error_figures(one[0], other[0], METRICS["ece"], LEVEL, RESAMPLES, seed, None))
 
 
 def pooled(pair: Pair, figure: str, seed: int) -> Trial:
@@ -184,7 +185,7 @@ def write_page(rows: list[dict[str, object]], trials: int, pooled_trials: int) -
         "| --- | --- | --- | ---: | ---: | ---: |",
         *(_line(row) for row in rows),
     ]
-    write_between("docs/evidence.md", "differences", "difference_levels", "\n".join(lines))
+    write_between("docs/results/evidence.md", "differences", "difference_levels", "\n".join(lines))
 
 
 def _line(row: dict[str, object]) -> str:

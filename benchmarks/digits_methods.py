@@ -2,9 +2,8 @@
 
     python -m benchmarks.digits_methods runs/digits_methods
 
-One thread. Stopped and started again, it goes on where it was; ``--methods`` runs some
-of the methods, ``--page`` none: the page is written anew from ``results/digits_methods``. The rows
-kept there are those of the table alone, small enough for the repository.
+Uses one thread, and resumes when it is started again. ``--methods`` selects methods; ``--page``
+only writes the page, from ``results/digits_methods``, which holds the rows of its table.
 """
 
 import argparse
@@ -20,13 +19,13 @@ from rich.console import Console
 
 from benchmarks.choose_methods import GRIDS, TRIALS_FILE, chosen, for_study
 from benchmarks.choose_settings import read
-from benchmarks.pages import ROOT, write_between
+from benchmarks.pages import PAGES, ROOT, put_between
 from falconcal.cli.progress import make_progress
 from falconcal.io.atomic import write_text
 from falconcal.studies import find_study
 from falconcal.studies.runner import run_study
 
-RESULTS = ROOT / "results" / "digits_methods"
+PAGE, RESULTS = PAGES / "digits_methods.md", ROOT / "results" / "digits_methods"
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece", "training", "prediction")
 HEADING = ("accuracy", "clean ECE", "micro ECE", "macro ECE", "training, s", "prediction, s")
 LESS = {"svi": 0.93, "mnf": 0.93}  # of the accuracy that is asked for
@@ -49,7 +48,7 @@ def main() -> None:
         assert not failed, failed
     if (arguments.run / "rows.parquet").exists():
         keep(arguments.run)
-    write_page()
+    PAGE.write_text(filled(PAGE.read_text()))
 
 
 def keep(run: Path) -> None:
@@ -70,16 +69,17 @@ def _record(file: Path) -> dict[str, Any]:
     return {name: record.get(name) for name in RECORDED}
 
 
-def write_page() -> None:
-    """Write the tables of the page on these figures."""
+def filled(page: str) -> str:
+    """Return the page with the tables as the kept files have them."""
     found = figures()
-    write_between("docs/digits_methods.md", "table", "digits_methods", table(found))
-    write_between("docs/digits_methods.md", "goals", "digits_methods", goals(found))
-    write_between("docs/digits_methods.md", "trials", "digits_methods", trial_table())
+    tables = {"table": table(found), "goals": goals(found), "trials": trial_table()}
+    for name, text in tables.items():
+        page = put_between(page, name, "digits_methods", text)
+    return page
 
 
 def figures() -> dict[str, dict[str, list[float]]]:
-    """Return for each method its figures, a number a seed."""
+    """Return the figures of each method, one number per seed."""
     rows = polars.read_parquet(RESULTS / "rows.parquet")
     runs = json.loads((RESULTS / "runs.json").read_text())
     names = [name for name in find_study("digits_methods").methods if name in set(rows["method"])]
@@ -127,7 +127,7 @@ def goals(found: dict[str, dict[str, list[float]]]) -> str:
     low = [f"{name} ({means[name]:.4f})" for name in means if means[name] < asked[name]]
     missing = [name for name in find_study("digits_methods").methods if name not in found]
     lines = [
-        f"Asked for is an accuracy of {ENOUGH}, of SVI and MNF {LESS['svi']}. Below it: "
+        f"The goal is an accuracy of {ENOUGH}, for SVI and MNF {LESS['svi']}. Below it: "
         f"{', '.join(low) or 'none'}."
     ]
     lines += [f"Not run yet: {', '.join(missing)}."] if missing else []
@@ -135,7 +135,7 @@ def goals(found: dict[str, dict[str, list[float]]]) -> str:
 
 
 def trial_table() -> str:
-    """Return what was tried: a row a method, with the settings that were chosen."""
+    """Return the trials: one row per method, with the settings that were chosen."""
     rows = read(TRIALS_FILE)
     lines = ["| method | trials | criterion | chosen |", "| --- | ---: | ---: | --- |"]
     for name in GRIDS:

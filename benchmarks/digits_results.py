@@ -4,8 +4,8 @@
     python -m benchmarks.digits_results runs/digits-3
 
 Copies the rows, the settings and each run's record into ``results/digits``, then writes
-``docs/digits.md`` and the table of the README from there: rows, and all trials of the choice of
-settings (``trials.jsonl``).
+``docs/results/digits.md`` and the table in the README from the files there, among them all trials
+of the choice of settings (``trials.jsonl``).
 """
 
 import argparse
@@ -16,12 +16,10 @@ from typing import Any
 
 import polars
 import scipy.stats
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmarks.pages import ROOT, write_between
+from benchmarks.pages import PAGES, ROOT, render, write_between
 
 RESULTS = ROOT / "results" / "digits"
-TEMPLATES = Path(__file__).parent / "templates"
 FIGURES = ("ece-by-level", "micro-ece-by-shift")
 
 
@@ -32,11 +30,8 @@ def main() -> None:
     if run is not None:
         keep(run)
     words = context()
-    pages = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
-    text = pages.get_template("digits.md.jinja").render(words)
-    (ROOT / "docs" / "digits.md").write_text(text.strip() + "\n")
-    table = f"{words['headline']}\n\n{words['verdict']}"
-    write_between("README.md", "digits", "digits_results", table)
+    (PAGES / "digits.md").write_text(render("digits", words))
+    write_between("README.md", "digits", "digits_results", words["headline"])
 
 
 def context() -> dict[str, Any]:
@@ -61,7 +56,7 @@ def context() -> dict[str, Any]:
 
 
 def keep(run: Path) -> None:
-    """Copy what is small enough for the repository."""
+    """Copy the files that are small enough for the repository."""
     for name in ("rows.parquet", "study.json", "summary.md"):
         shutil.copy(run / name, RESULTS / name)
     for record in sorted(run.glob("runs/*/*/*/run.json")):
@@ -69,7 +64,7 @@ def keep(run: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(record, target)
     for name in FIGURES:
-        shutil.copy(run / "figures" / f"{name}.svg", ROOT / "docs" / "figures" / f"{name}.svg")
+        shutil.copy(run / "figures" / f"{name}.svg", PAGES / "figures" / f"digits-{name}.svg")
 
 
 def figures(rows: polars.DataFrame, study: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -89,7 +84,7 @@ def figures(rows: polars.DataFrame, study: dict[str, Any]) -> dict[str, dict[str
 
 
 def verdict(table: dict[str, dict[str, float]]) -> str:
-    """Say goal by goal whether it is met."""
+    """Return one row per goal: met or missed."""
     plain, falcon = table["dropout"], table["falcon"]
     ratio = falcon["micro"] / plain["micro"]
     goals = [

@@ -6,8 +6,8 @@ Three seeds each; of the examples 60 % are given to ``fit``, 20 % judge, 20 % te
 validation criterion: clean, FGSM against the plain model, and drift; tested under the other four
 sensor shifts. Of the weights whose mean accuracy on the judging examples is within a hundredth of
 plain training, the smallest is chosen whose criterion is within one standard error of the lowest:
-what is not told apart from less is not asked of everybody. Stopped and started again, it goes on
-where it was. The table goes into docs/training.md.
+a larger weight is not the default where a smaller one does as well. An interrupted search resumes.
+The table goes into docs/training.md.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
     judging, testing = train_test_split(
         rest, train_size=0.5, random_state=seed, stratify=labels[rest]
     )
-    settings = {"share": 0.0}
+    settings = {"calibration_fraction": 0.0}
     plain = FalconClassifier(random_state=seed, entropy_weight=0.0, settings=settings)
     plain.fit(rows[given], labels[given])
     drift = sensor_shifts()["sensor_drift"]
@@ -92,7 +92,7 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
 
 def examples(model: FalconClassifier, rows: NDArray[Any], labels: NDArray[Any]) -> Examples:
     """Return rows as the model's network takes them, in the bounds of themselves."""
-    inputs = torch.from_numpy(model.scaling_.apply(rows)).float()
+    inputs = torch.from_numpy(model.scaler_.transform(rows)).float()
     low, high = (float(end) for end in inputs.aminmax())
     return Examples(inputs, torch.from_numpy(labels).long(), Bounds(low, high))
 

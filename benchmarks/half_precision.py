@@ -6,7 +6,7 @@ Speed: training steps of VGG19 on 32 x 32 images with channels last, autocast to
 float32, interleaved, the least of the rounds. Effect: ``vgg_small`` on CIFAR-10 trained twice from
 the same seed, test accuracy and ECE of both. Some machines cannot compute in bfloat16, and trying
 may break later work in the same process: each part runs in a process of its own, and where it
-fails the command says "not measurable here" and is content. The table goes into docs/cost.md.
+fails the command prints "not measurable here" and succeeds. The table goes into docs/cost.md.
 """
 
 import argparse
@@ -28,8 +28,9 @@ from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.models import VGG, make_model
 from falconcal.models.predict import predict
-from falconcal.training.context import to_channels_last, weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.precision import Precision
+from falconcal.training.step import to_channels_last
 
 HALF: Precision = "bf16-mixed"
 FULL: Precision = "32-true"
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def in_own_process(part: str, arguments: argparse.Namespace) -> dict[str, float] | None:
-    """Return the figures of a part, or None, having said why, where bfloat16 does not work."""
+    """Return the figures of a part, or None, after printing why, where bfloat16 does not work."""
     command = [sys.executable, "-m", "benchmarks.half_precision", "--part", part]
     for name in ("threads", "examples", "epochs"):
         command += [f"--{name}", str(getattr(arguments, name))]

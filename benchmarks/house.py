@@ -1,59 +1,66 @@
 """Measure how easily the code can be read: layout, names, functions, docstrings.
 
-    python -m benchmarks.house [FOLDER]
+    python -m benchmarks.house [FOLDER] [FOLDER]
 
-prints one row per figure for the tree in FOLDER (this one by default), so that two trees can be
-compared. Nothing is imported: the files are parsed.
+prints one row per figure for the tree in FOLDER (this one by default), and for two folders one
+column each, the earlier tree first. Nothing is imported: the files are parsed.
 """
 
 import ast
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-SECTIONS = ("Args:", "Returns:", "Example")
 Definition = ast.FunctionDef | ast.ClassDef
+Trees = dict[Path, ast.Module]
+SHORTEST_COPY = 6  # lines of code that count as a duplicate when they occur again
+SHORTEST_BODY = 3  # lines of a function's body that count as a duplicate
 
 
 def main() -> None:
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-    for name, value in figures(root / "falconcal").items():
-        print(f"| {name} | {value} |")
+    folders = [Path(name) for name in sys.argv[1:]] or [Path()]
+    found = [figures(folder / "falconcal") for folder in folders]
+    rows = [(name, *(one[name] for one in found)) for name in found[0]]
+    for row in [("figure", *(folder.resolve().name for folder in folders)), *rows]:
+        print(f"| {' | '.join(row)} |")
 
 
 def figures(package: Path) -> dict[str, str]:
     """Return the figures of a package by name."""
     trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
     lengths = sorted(_length(function) for tree in trees.values() for function in _functions(tree))
-    public, complete = _public(package, trees)
     return {
         "modules": str(len(trees)),
         "modules at the top level": str(len(_top_level(package))),
-        "file names that occur twice or more": ", ".join(_twice(trees)) or "none",
+        "file names that occur twice or more": _shown(_repeated_files(trees)),
         "functions": str(len(lengths)),
         "lines of a function: median": f"{statistics.median(lengths):g}",
         "lines of a function: 90th percentile": str(lengths[len(lengths) * 9 // 10]),
         "lines of a function: longest": str(lengths[-1]),
-        "names of types and constants that occur twice or more": _shown(_repeated(trees)),
-        "public names": str(public),
-        "public names with a complete docstring": f"{complete} of {public}",
-        "lines of code without docstrings and comments": str(sum(map(_code_lines, trees))),
+        "functions longer than 20 lines": str(sum(length > 20 for length in lengths)),
+        **_names(trees),
+        **_documented(package, trees),
+        "lines of code without docstrings and comments": str(sum(map(len, _code(trees)))),
+        f"functions of {SHORTEST_BODY} lines or more with the same body": _shown(_copies(trees)),
+        f"blocks of {SHORTEST_COPY} lines that occur again": str(_copied_blocks(trees)),
         "words of docstrings": str(sum(map(_docstring_words, trees.values()))),
     }
+
+
+# layout and functions
 
 
 def _top_level(package: Path) -> list[Path]:
     return [path for path in package.glob("*.py") if not path.stem.startswith("__")]
 
 
-def _twice(trees: dict[Path, ast.Module]) -> list[str]:
-    counts = Counter(path.stem for path in trees if path.stem != "__init__")
-    return sorted(name for name, count in counts.items() if count > 1)
+def _repeated_files(trees: Trees) -> list[str]:
+    return _twice(path.stem for path in trees if path.stem != "__init__")
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
@@ -66,90 +73,186 @@ def _length(function: ast.FunctionDef) -> int:
     return whole
 
 
-def _repeated(trees: dict[Path, ast.Module]) -> list[str]:
-    """Return types, constants and public functions that more than one module defines."""
-    homes = defaultdict(set)
-    for path, tree in trees.items():
-        for name in _defined(tree):
-            homes[name].add(path)
-    return sorted(f"{name} ({len(paths)})" for name, paths in homes.items() if len(paths) > 1)
+# names
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            yield node.name
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (
-                target.id
-                for target in targets
-                if isinstance(target, ast.Name) and not target.id.startswith("_")
-            )
+def _names(trees: Trees) -> dict[str, str]:
+    """Return the names that more than one module or class defines, by kind.
+
+    Functions with the same parameters, and fields with the same type, are taken to mean the same.
+    """
+    nodes = [node for tree in trees.values() for node in tree.body]
+    types = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    fields = [field for tree in trees.values() for field in _fields(tree)]
+    return {
+        "types that occur twice or more": _shown(_twice(types)),
+        "constants that occur twice or more": _shown(_twice(_constants(nodes))),
+        "functions of the same name with other parameters": _shown(
+            _different((node.name, ast.unparse(node.args)) for node in functions)
+        ),
+        "fields of the same name with another type": _shown(_different(fields)),
+    }
 
 
-def _public(package: Path, trees: dict[Path, ast.Module]) -> tuple[int, int]:
-    """Return how many public names there are, and how many of them are documented whole."""
+def _constants(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in nodes:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Give name and type of each annotated field of each class."""
+    for node in ast.walk(tree):
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                yield part.target.id, ast.unparse(part.annotation).strip("'\"")
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    counts = Counter(name for name in names if not name.startswith("_"))
+    return sorted(f"{name} ({count})" for name, count in counts.items() if count > 1)
+
+
+def _different(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    meanings = defaultdict(set)
+    for name, meaning in pairs:
+        meanings[name].add(meaning)
+    return _twice(name for name, found in meanings.items() for _ in found)
+
+
+# docstrings
+
+
+def _documented(package: Path, trees: Trees) -> dict[str, str]:
+    """Return the number of public names, and of those with a complete docstring and an example."""
     names = public_names(package)
-    found: dict[str, Definition] = {}
-    for tree in trees.values():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in names:
-                found.setdefault(node.name, node)
-    return len(names), sum(1 for node in found.values() if is_complete(node)) + sum(
-        1 for name in names - found.keys() if name.isupper()
-    )
+    found = {
+        node.name: node
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in names
+    }
+    tables = names - found.keys()  # dicts and types: a comment or a string says what they are
+    examples = sum(">>>" in (ast.get_docstring(node) or "") for node in found.values())
+    return {
+        "public names at the root": str(len(names)),
+        "of these, tables and types": str(len(tables)),
+        "classes and functions with a complete docstring": f"{_count(found)} of {len(found)}",
+        "classes and functions with an example that is run": f"{examples} of {len(found)}",
+    }
+
+
+def _count(found: dict[str, Definition]) -> int:
+    return sum(map(is_complete, found.values()))
 
 
 def public_names(package: Path) -> set[str]:
-    """Return the names at the root: of the stub, or of ``__all__`` in trees before it."""
+    """Return the names at the root, without modules: of the stub, or of ``__all__`` before it."""
     stub = package / "__init__.pyi"
     if stub.exists():
         nodes = ast.walk(ast.parse(stub.read_text()))
         return {
             alias.asname or alias.name
             for node in nodes
-            if isinstance(node, ast.ImportFrom)
+            if isinstance(node, ast.ImportFrom) and node.module
             for alias in node.names
         }
     for node in ast.parse((package / "__init__.py").read_text()).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-            return set(ast.literal_eval(node.value))
+            return set(ast.literal_eval(node.value)) - {"__version__"}
     return set()
 
 
 def is_complete(node: Definition) -> bool:
-    """Tell whether a docstring names arguments and what is returned, and shows an example."""
+    """Return whether a docstring has all sections: arguments or fields, result, example."""
     text = ast.get_docstring(node) or ""
+    if ">>>" not in text:
+        return False
     if isinstance(node, ast.ClassDef):
-        return "Example" in text and ">>>" in text
+        return _fields_documented(node, text)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    needed = [section for section in SECTIONS if arguments or section != "Args:"]
-    return all(section in text for section in needed) and ">>>" in text
+    returns = node.returns is not None and ast.unparse(node.returns) != "None"
+    return ("Args:" in text or not arguments) and ("Returns:" in text or not returns)
 
 
-def _code_lines(path: Path) -> int:
-    """Return the lines that are neither blank, comment nor docstring."""
-    text = path.read_text()
-    hidden = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            hidden |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.splitlines(), start=1)
-    return sum(
-        1
-        for number, line in lines
-        if number not in hidden and line.strip(" \t")[:1] not in ("", "#")
-    )
+def _fields_documented(node: ast.ClassDef, text: str) -> bool:
+    """Return whether each field has a string under it, or its name in the class's docstring."""
+    pairs = zip(node.body, [*node.body[1:], ast.Pass()], strict=True)
+    bare = [
+        part.target.id
+        for part, following in pairs
+        if isinstance(part, ast.AnnAssign)
+        and isinstance(part.target, ast.Name)
+        and not part.target.id.startswith("_")
+        and not _is_string(following)
+    ]
+    return all(f"{name}:" in text for name in bare)
+
+
+def _is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _docstring_words(tree: ast.Module) -> int:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
-    nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
-    return sum(len((ast.get_docstring(node) or "").split()) for node in nodes)
+    """Return the words of docstrings, those under the fields of classes included."""
+    texts = [
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    return sum(len(text.split()) for text in texts if isinstance(text, str))
 
 
-def _shown(names: list[str]) -> str:
+# duplicates
+
+
+def _code(trees: Trees) -> list[list[str]]:
+    return [_code_lines(path.read_text(), tree) for path, tree in trees.items()]
+
+
+def _code_lines(text: str, tree: ast.Module) -> list[str]:
+    """Return the lines that are neither blank, comment nor docstring."""
+    hidden: set[int] = set()
+    for node in ast.walk(tree):
+        if _is_string(node):
+            assert isinstance(node, ast.Expr)
+            hidden |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = [line.strip() for line in text.splitlines()]
+    return [
+        line
+        for number, line in enumerate(lines, start=1)
+        if number not in hidden and line[:1] not in ("", "#")
+    ]
+
+
+def _copies(trees: Trees) -> list[str]:
+    """Return functions whose body occurs again, docstrings aside."""
+    homes = defaultdict(list)
+    for tree in trees.values():
+        for function in _functions(tree):
+            body = [part for part in function.body if not _is_string(part)]
+            text = ast.unparse(ast.Module(body, []))
+            if text.count("\n") + 1 >= SHORTEST_BODY:
+                homes[text].append(function.name)
+    return sorted(" = ".join(names) for names in homes.values() if len(names) > 1)
+
+
+def _copied_blocks(trees: Trees) -> int:
+    """Return how many blocks of lines, imports aside, occur in more than one module."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for lines in _code(trees):
+        kept = [line for line in lines if not line.startswith(("import ", "from "))]
+        counts.update(set(_windows(kept, SHORTEST_COPY)))
+    return sum(count > 1 for count in counts.values())
+
+
+def _windows(lines: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(lines[start : start + size]) for start in range(len(lines) - size + 1))
+
+
+def _shown(names: Sequence[str]) -> str:
     return f"{len(names)}: {', '.join(names)}" if names else "0"
 
 

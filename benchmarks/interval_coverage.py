@@ -2,11 +2,11 @@
 
     python -m benchmarks.interval_coverage results/evidence/coverage.json --workers 2
 
-Two classes, confidences even from 0.6 to 1, each right with its confidence less a gap: the true
+Two classes, confidences uniform from 0.6 to 1, each right with its confidence less a gap: the true
 calibration error is the gap, and the true accuracy, NLL and Brier score are integrals. Once all
-bins share the error, once the highest bin bears it alone. The plain percentile bootstrap of ECE
-stands beside ours to show what its bias does. For AUROC the confidences of in-domain examples and
-of outliers are powers of an even number, so that the truth is a fraction of two powers.
+bins share the error, once the highest bin has it alone. The plain percentile bootstrap of ECE is
+shown next to ours because of its bias. For AUROC the confidences of in-domain examples and of
+outliers are powers of a uniform number, so that the truth is a fraction of two powers.
 """
 
 import argparse
@@ -87,14 +87,14 @@ def write_page(rows: list[dict[str, object]], trials: int) -> None:
             for row in rows
         ),
     ]
-    write_between("docs/evidence.md", "coverage", "interval_coverage", "\n".join(lines))
+    write_between("docs/results/evidence.md", "coverage", "interval_coverage", "\n".join(lines))
 
 
 Trial = tuple[bool, float, float]  # whether the truth is held, the width, the truth
 
 
 def means(examples: int, gap: float, seed: int) -> dict[str, Trial]:
-    """Try the intervals of what has no bias."""
+    """Try the intervals of figures that have no bias."""
     scores = simulated(examples, gap, seed)
     tried = {
         name: _tried(interval(scores, name, resamples=RESAMPLES, seed=seed), truth)
@@ -115,7 +115,7 @@ def even_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
 
 
 def one_bin_errors(examples: int, gap: float, seed: int) -> dict[str, Trial]:
-    """Try both where the highest bin, a quarter of the examples, bears the whole error."""
+    """Try both where the highest bin, a quarter of the examples, has the whole error."""
     scores = simulated(examples, gap, seed, highest_alone=True)
     plain = bounds_of_draws(0.0, bootstrap_values(scores, "ece", RESAMPLES, seed), 0.95)
     found = interval(scores, "ece", resamples=RESAMPLES, seed=seed)

@@ -8,7 +8,7 @@ noise can only lengthen; three repetitions of all of it. A step is timed through
 training of a few batches less one of a single batch, so it holds whatever a method does with a
 batch: all networks, all members of an ensemble. A prediction is one by the module that ``fit``
 returned. Recalibration takes no steps of its own; it is timed after dropout. What another command
-measures is not measured here again. The table, medians and the spread, goes into docs/cost.md.
+measures is not measured again here. The table, medians and the spread, goes into docs/cost.md.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measured() -> dict[str, float]:
-    """Return steps and predictions relative to dropout's, but for what another file holds."""
+    """Return steps and predictions relative to dropout's, except those kept in another file."""
     timed = {name: Timed(made(name)) for name in METHODS}
     for _ in range(ROUNDS):
         for method in timed.values():

@@ -1,9 +1,9 @@
-"""Metrics and evidence against what people would use instead, in one run.
+"""Speed of metrics and evidence compared with other packages, in one run.
 
     pip install -e '.[dev,peers]' --constraint constraints.txt
     python -m benchmarks.metric_speed results/evidence/speed.json
 
-One thread. Times are CPU seconds, the rivals interleaved with ours, the least of several rounds;
+One thread. Times are CPU seconds, the packages interleaved, the least of several rounds;
 three repetitions of all of it, of which the page shows medians and the spread. Peak memory is that
 of a process of its own.
 """
@@ -45,7 +45,7 @@ def main() -> None:
     print(page(found))
     if arguments.file is not None:
         write_figures(arguments.file, found)
-        write_between("docs/evidence.md", "speed", "metric_speed", page(found))
+        write_between("docs/results/evidence.md", "speed", "metric_speed", page(found))
 
 
 def measured(rounds: int) -> dict[str, float]:

@@ -2,9 +2,9 @@
 
     FALCONCAL_DATA=... python -m benchmarks.mnist_epoch results/data/mnist_epoch.json
 
-One thread. Images a CPU second, the rivals interleaved, the best of several rounds. Both train the
-same network with Adam on batches of 100; ours with its checks, records and a final look at 500
-validation images, theirs with nothing but the steps.
+One thread. Images per CPU second, both interleaved, the best of several rounds. Both train the
+same network with Adam on batches of 100; ours with its checks, records and a final evaluation on
+500 validation images, theirs with the steps alone.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def measure(mnist: Dataset, rounds: int) -> dict[str, float]:
-    """Return images a CPU second: training by both, and walking through their batches alone."""
+    """Return images per CPU second: training by both, and iterating over their batches alone."""
     floats = TensorDataset(mnist.train.inputs, mnist.train.labels)
     loader = DataLoader(floats, batch_size=BATCH, shuffle=True)
     rivals: dict[str, Callable[[], object]] = {

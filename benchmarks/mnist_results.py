@@ -1,11 +1,12 @@
-"""Keep the figures of the MNIST runs and write RESULTS.md from them.
+"""Keep the figures of the MNIST runs and write their pages in docs/results.
 
     python -m benchmarks.mnist_results --tuning runs/tune/mnist --keep main=runs/mnist \\
         --keep sampling=runs/mnist_sampling --keep ablation=runs/mnist_ablation \\
         --keep sensitivity=runs/mnist_sensitivity
 
 Copies rows, comparisons, settings, records and figures, all small enough for the repository, into
-``results/mnist``; without arguments it writes RESULTS.md anew from what is there.
+``results/mnist``, and the figures that the pages show into ``docs/results/figures``. Without
+arguments it only writes the pages again from the files that are kept.
 """
 
 import argparse
@@ -15,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import polars
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import mnist_tables as tables
 from benchmarks import mnist_trials as trials
 from benchmarks.mnist_tables import Kept
-from benchmarks.pages import ROOT
+from benchmarks.pages import PAGES, ROOT, render
 from falconcal.data.subsets import sample_indices
 from falconcal.evaluation.under_shift import scores_to_rows
 from falconcal.io.trial_rows import best_of
@@ -28,6 +28,7 @@ from falconcal.report.charts.outlier_charts import confidence_of_classes
 from falconcal.report.results import Results, load_results
 
 RESULTS = ROOT / "results" / "mnist"
+STUDY_PAGES = ("mnist", "mnist_ablation", "mnist_sensitivity", "mnist_tuning")
 PARTS = ("main", "sampling", "ablation", "sensitivity")
 FILES = ("rows.parquet", "comparisons.parquet", "study.json", "summary.json", "summary.md")
 TRIAL_FILES = ("trials.jsonl", "best.toml", "history.svg")
@@ -36,6 +37,11 @@ FIGURES = (
     "confidence-by-predicted-class", "recalibration-falcon", "recalibration-evidential",
     "sensitivity-falcon-calibration-weight", "sensitivity-falcon-entropy-weight",
 )  # fmt: skip
+# the folders whose figures the pages show, with the names of these
+SHOWN = {
+    "main": ("ece-by-level", "micro-ece-by-shift", "confidence-by-predicted-class"),
+    "sensitivity": FIGURES[-2:],
+}
 FEW = 2000  # test images of the sampling methods
 
 
@@ -50,19 +56,19 @@ def main() -> None:
         keep(Path(folder), RESULTS / name)
     if arguments.tuning is not None:
         copy(arguments.tuning, RESULTS / "tuning", TRIAL_FILES)
-    (ROOT / "RESULTS.md").write_text(page())
+    for name, text in pages().items():
+        (PAGES / f"{name}.md").write_text(text)
 
 
 def keep(run: Path, target: Path) -> None:
-    """Copy what is small of an output folder."""
+    """Copy the small files of an output folder."""
     copy(run, target, FILES)
     records = {
         "/".join(file.parts[-4:-1]): with_history(json.loads(file.read_text()), file.parent)
         for file in sorted(run.glob("runs/*/*/*/run.json"))
     }
     (target / "runs.json").write_text(json.dumps(records, indent=1) + "\n")
-    found = [f"{name}.svg" for name in FIGURES if (run / "figures" / f"{name}.svg").exists()]
-    copy(run / "figures", target / "figures", found)
+    keep_figures(run / "figures", target)
     results = load_results(run)
     if results.outliers:
         confidence_of_classes(results).write_csv(target / "classes.csv")
@@ -70,15 +76,29 @@ def keep(run: Path, target: Path) -> None:
         few_rows(results).write_parquet(target / "few_rows.parquet")
 
 
+def keep_figures(source: Path, target: Path) -> None:
+    """Copy the figures of an output folder: those that a page shows to the pages."""
+    (target / "figures").mkdir(exist_ok=True)
+    for name in FIGURES:
+        if (source / f"{name}.svg").exists():
+            shown = name in SHOWN.get(target.name, ())
+            kept = (
+                PAGES / "figures" / f"mnist-{name}.svg"
+                if shown
+                else target / "figures" / f"{name}.svg"
+            )
+            shutil.copy(source / f"{name}.svg", kept)
+
+
 def with_history(record: dict[str, Any], run: Path) -> dict[str, Any]:
-    """Add how many epochs a run trained, and what validation data said of the one that is kept."""
+    """Add the number of epochs and the validation figures of the epoch that is kept."""
     history = polars.read_parquet(run / "history.parquet")
     kept = history.filter(
         polars.col("term").str.starts_with("validation/"),
         polars.col("epoch") == polars.lit(record["kept_epoch"], polars.Int64),
     )
     said = {row["term"].removeprefix("validation/"): row["value"] for row in kept.to_dicts()}
-    # what stands on others has their history: members of an ensemble, a recalibrated model
+    # an ensemble and a recalibrated model have the history of their base
     alone = "base" not in json.loads((run / "settings.json").read_text())["settings"]
     return {**record, "epochs": history["epoch"].max(), "validation": said if alone else None}
 
@@ -103,16 +123,14 @@ def copy(source: Path, target: Path, names: list[str] | tuple[str, ...]) -> None
         shutil.copy(source / name, target / name)
 
 
-def page() -> str:
-    """Return RESULTS.md as what is kept makes it."""
-    pages = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined
-    )
-    return pages.get_template("RESULTS.md.jinja").render(context()).strip() + "\n"
+def pages() -> dict[str, str]:
+    """Return the text of each page by name, from the files that are kept."""
+    words = context()
+    return {name: render(name, words) for name in STUDY_PAGES}
 
 
 def context() -> dict[str, Any]:
-    """Return every table and number that RESULTS.md shows."""
+    """Return every table and number that the pages show."""
     folders = {name: Kept(RESULTS / name) for name in PARTS}
     done = {name for kept in folders.values() if kept.there for name in kept.methods}
     main, tuning = folders["main"], RESULTS / "tuning"

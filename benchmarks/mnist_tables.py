@@ -1,4 +1,4 @@
-"""The tables of RESULTS.md, each from what ``benchmarks.mnist_results`` kept of the runs."""
+"""The tables of the pages on MNIST, from the files that ``benchmarks.mnist_results`` kept."""
 
 import json
 import statistics
@@ -71,7 +71,7 @@ class Kept:
         return self.rows.filter(method=method, variant=variant)
 
     def values(self, method: str, figure: str, variant: str = DEFAULT_VARIANT) -> list[float]:
-        """Return a figure of the headline, a number a seed."""
+        """Return a figure of the headline, one number per seed."""
         rows = self.of(method, variant)
         if figure in ("accuracy", "clean_ece"):
             metric = figure.removeprefix("clean_")
@@ -84,9 +84,9 @@ class Kept:
         return statistics.fmean(self.values(method, figure, variant))
 
     def seconds(self, method: str) -> float:
-        """Return processor seconds of an epoch's training, a mean over seeds.
+        """Return processor seconds per epoch of training, the mean over seeds.
 
-        A run that was taken up again knows the seconds of its rest alone, and does not count.
+        A resumed run recorded only the seconds after it was resumed, and does not count.
         """
         runs = [run for name, run in self.runs.items() if name.split("/")[1] == method]
         records = [run for run in runs if not run["resumed"]] or runs
@@ -109,17 +109,17 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 
 
 def headline(main: Kept, few: Kept) -> str:
-    """Return every method: figures here, the paper's, and what training costs."""
+    """Return the figures of every method, the paper's, and the cost of training."""
     heading = ["method", "seeds", "test images", *HEADING, "micro ECE, interval"]
     heading += ["on 2,000", "criterion", "paper: accuracy", "paper: micro ECE", "training cost"]
     plain = main.seconds(PLAIN_METHOD)
-    rows = [_headline_row(kept, name, plain) for name, kept in places(main, few).items()]
+    rows = [_headline_row(kept, name, plain) for name, kept in folder_by_method(main, few).items()]
     rows.sort(key=lambda row: row[5])
     return table(heading, rows)
 
 
-def places(main: Kept, few: Kept) -> dict[str, Kept]:
-    """Return where each method is measured: on all test images, or else on few."""
+def folder_by_method(main: Kept, few: Kept) -> dict[str, Kept]:
+    """Return where each method is measured: on all test images, or else on 2,000."""
     found = dict.fromkeys(few.methods if few.there else [], few)
     return {**found, **dict.fromkeys(main.methods, main)}
 
@@ -152,7 +152,7 @@ def _few(kept: Kept, method: str) -> str:
 
 
 def differences(kept: Kept, first: str = "falcon") -> str:
-    """Return one method less every other: mean micro ECE, paired over examples."""
+    """Return the mean micro ECE of one method minus that of each other, paired over examples."""
     found = kept.comparisons.filter(kind="difference", figure="mean_micro_ece")
     rows, resamples = [], resamples_for(len({*found["first"], *found["second"]}))
     for row in found.to_dicts():
@@ -179,7 +179,7 @@ def tests(kept: Kept) -> str:
 
 
 def by_shift(kept: Kept, shifts: Sequence[str], metric: str = "micro_ece") -> str:
-    """Return the micro ECE of every shift, a column a method."""
+    """Return the micro ECE of every shift, one column per method."""
     rows = []
     for shift in shifts:
         means = [_value(kept, name, shift, metric) for name in kept.methods]
@@ -214,7 +214,7 @@ def section(kept: Kept, heading: str) -> str:
 
 
 def classes(kept: Kept) -> str:
-    """Return the mean confidence of outliers by the class they were taken for, seeds pooled."""
+    """Return the mean confidence of outliers by predicted class, seeds pooled."""
     found = polars.read_csv(kept.folder / "classes.csv")
     names = sorted(found["class"].unique())
     rows = [
@@ -225,7 +225,7 @@ def classes(kept: Kept) -> str:
 
 
 def _of_class(found: polars.DataFrame, name: int) -> str:
-    """Return the confidence and the share of the outliers, or nothing if none was taken for it."""
+    """Return confidence and share of the outliers predicted as a class, if there are any."""
     row = found.filter(polars.col("class") == name)
     if not len(row):
         return ""
@@ -267,13 +267,13 @@ def _place(variant: str) -> tuple[bool, str, float]:
 
 
 def zoomed(kept: Kept, method: str, variant: str) -> float:
-    """Return the micro ECE under y-zoom, by which the paper tells sensitivity."""
+    """Return the micro ECE under y-zoom, by which the paper measures sensitivity."""
     rows = kept.of(method, variant).filter(shift="yzoom", metric="micro_ece")
     return float(rows["value"].mean())  # type: ignore[arg-type]
 
 
 def movement(kept: Kept, setting: str) -> float:
-    """Return by how much the micro ECE under y-zoom moves over a setting's range."""
+    """Return by how much the micro ECE under y-zoom changes over the range of a setting."""
     names = [
         name for name in set(kept.rows["variant"]) if name.startswith((setting, DEFAULT_VARIANT))
     ]
@@ -282,8 +282,8 @@ def movement(kept: Kept, setting: str) -> float:
 
 
 def goals(main: Kept, few: Kept, best: str) -> str:
-    """Say goal by goal whether it is met; a method that was not run misses."""
-    measured = places(main, few)
+    """Return one row per goal; a method that was not run misses its goals."""
+    measured = folder_by_method(main, few)
     lines = [row for name in (*AS_PUBLISHED, best, BEYOND) for row in _goals_of(measured, name)]
     return table(["goal", "", "measured"], lines)
 
@@ -307,7 +307,9 @@ def _goals_of(measured: dict[str, Kept], method: str) -> list[list[str]]:
         words = f"{figure['micro_ece']:.3f}; the lowest is {below} with {lowest:.3f}"
         asked.append(("below every baseline", figure["micro_ece"] < lowest, words))
         cost = statistics.median(read_figures(STEPS)["step, LeNet, shared"])
-        asked.append(_at_most("a step at most 2.4 times a plain one (docs/cost.md)", cost, 2.4))
+        asked.append(
+            _at_most("a step at most 2.4 times a plain one ([cost](../cost.md))", cost, 2.4)
+        )
     else:
         asked.append(_at_most("mean macro ECE at most 0.12", figure["macro_ece"], 0.12))
     return [[f"{method}: {goal}", "met" if met else "missed", text] for goal, met, text in asked]
@@ -318,7 +320,7 @@ def _at_most(goal: str, value: float, limit: float) -> tuple[str, bool, str]:
 
 
 def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
-    """Return processor hours of runs, and of those trials that keep them: the first did not."""
+    """Return processor hours of the runs, and of the trials that recorded them."""
     spent = ("training_cpu_seconds", "evaluation_cpu_seconds")
     runs = sum(
         record.get(name) or 0.0
@@ -337,7 +339,7 @@ def core_hours(folders: Iterable[Kept], tuning: Path) -> dict[str, float]:
 
 
 def facts(kept: Kept, tuning: Path) -> dict[str, Any]:
-    """Return the numbers that the words of the page speak of."""
+    """Return the numbers in the text of the page."""
     rows = read(tuning / "trials.jsonl")
     tried = [row for row in rows if row["method"] == "falcon" and is_eligible(row)]
     micro = {shift: _value(kept, "falcon", shift, "micro_ece") for shift in kept.study["shifts"]}

@@ -1,4 +1,4 @@
-"""Whether plain training reaches what it should on the real data, and in what time.
+"""Whether plain training reaches the expected accuracy on the real data, and in what time.
 
     python -m benchmarks.reach mnist --threads 2
 
@@ -35,7 +35,7 @@ RESULTS, RUNS = ROOT / "results" / "reach", ROOT / "runs" / "reach"
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, how, and what is asked of it."""
+    """What is trained, how, and the accuracy expected of it."""
 
     dataset: dict[str, Any]
     model: dict[str, Any]
@@ -109,7 +109,7 @@ def changed(recipe: Recipe, changes: list[str]) -> Recipe:
 
 
 def attempt(recipe: Recipe, subset: int | None) -> None:
-    """Train on a part of the data and say how accurate validation data is answered."""
+    """Train on a part of the data and print the accuracy on validation data."""
     dataset = load_dataset(**recipe.dataset)
     if subset is not None:
         dataset = replace(dataset, train=dataset.train.first(subset))
@@ -132,7 +132,7 @@ def train(recipe: Recipe, dataset: Dataset) -> torch.nn.Module:
 
 
 def reach(name: str, recipe: Recipe) -> None:
-    """Train, measure on the test data, and write what came out."""
+    """Train, measure on the test data, and write the results."""
     folder = RUNS / name
     dataset = load_dataset(**recipe.dataset)
     with timed(folder) as times, checkpointing(folder, every_minutes=2.0):
@@ -159,7 +159,7 @@ def reach(name: str, recipe: Recipe) -> None:
 
 @contextmanager
 def timed(folder: Path) -> Iterator[dict[str, float]]:
-    """Measure wall and CPU time of a training, those before an interruption among them."""
+    """Measure wall and CPU time of a training, including those before an interruption."""
     file = folder / "times.json"
     before = json.loads(file.read_text()) if file.exists() else {"wall": 0.0, "cpu": 0.0}
     wall, cpu = time.perf_counter(), time.process_time()

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def make_study(directory: Path, shape: Shape) -> None:
-    """Write what a study leaves behind: confidences that fall with the level, slower than truth."""
+    """Write an output folder: confidences that fall with the level, slower than accuracy."""
     shifts = [f"shift_{number}" for number in range(shape.shifts)]
     study = {"name": "made", "title": "A million scores", "shifts": shifts}
     (directory / "study.json").write_text(json.dumps({**study, "methods": dict.fromkeys(METHODS)}))

@@ -20,7 +20,8 @@ from benchmarks.cost_page import sampling, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.methods import MCDropout
 from falconcal.models import VGG, LeNet
-from falconcal.training.context import to_channels_last, weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
+from falconcal.training.step import to_channels_last
 
 SAMPLES = 50
 # network, images, how often it is timed

@@ -2,8 +2,8 @@
 
     python -m benchmarks.share_of_batches results/digits/shares.jsonl
 
-The study's own settings but for the two; every run is a line, its test figures and the CPU seconds
-of its training, one thread. Stopped and started again, it goes on where it was. The table goes into
+The study's own settings but for the two; one line per run: its test figures and the CPU seconds
+of its training, one thread. An interrupted run resumes. The table goes into
 docs/cost.md.
 """
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def wanted(rows: list[Row]) -> Iterable[tuple[str, float, int]]:
-    """Yield what is not there yet, seed by seed; a plain run of each seed is the unit of cost."""
+    """Yield the missing runs, seed by seed; a plain run of each seed is the unit of cost."""
     kinds = [("plain", 0.0), *product(GRADIENTS, SHARES)]
     done = {(row["gradient"], row["share"], row["seed"]) for row in rows}
     return [(*kind, seed) for seed in SEEDS for kind in kinds if (*kind, seed) not in done]
@@ -60,7 +60,7 @@ def run(digits: Dataset, gradient: str, share: float, seed: int) -> Row:
         names = ("epochs", "learning_rate", "l2_weight", "dropout", "keep", "seed")
         method = METHODS["dropout"](**{name: settings[name] for name in names})
     else:
-        method = METHODS["falcon"](**settings, gradient=gradient, share=share)
+        method = METHODS["falcon"](**settings, gradient=gradient, calibration_fraction=share)
     model = make_model("lenet", digits, seed)
     batches = digits.train.batches(study.batch_size, shuffle=True, seed=seed)
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""What a FALCON step costs, and what a shifted image costs, against what one would use instead.
+"""What a FALCON step costs against a plain step, and a shifted image against SciPy's.
 
     python -m benchmarks.step_cost results/cost/steps.json
 
@@ -34,8 +34,10 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
-from falconcal.training import Objective, Step, run_steps
-from falconcal.training.context import to_channels_last, weights_to_channels_last
+from falconcal.training import Objective, Step
+from falconcal.training.model_setup import weights_to_channels_last
+from falconcal.training.run_steps import run_steps
+from falconcal.training.step import to_channels_last
 
 IMAGES, SCIPY_IMAGES, AFFINE_ROUNDS = 10_000, 100, 3
 
@@ -62,7 +64,7 @@ KINDS: dict[str, L2Dropout | Falcon] = {
     "plain": L2Dropout(),
     "shared": Falcon(gradient="shared"),
     "exact": Falcon(gradient="exact"),
-    QUARTER: Falcon(gradient="shared", share=0.25),
+    QUARTER: Falcon(gradient="shared", calibration_fraction=0.25),
 }
 
 
@@ -135,7 +137,7 @@ def step_of(
 
     def step() -> None:
         batch = Step(
-            wrapped, inputs.detach(), labels, 2, 10, random, bounds=bounds, bare=model,
+            wrapped, inputs.detach(), labels, 2, 10, random, bounds=bounds, unwrapped_model=model,
             perturbation_point=perturbation_point,
         )  # fmt: skip
         run_steps(fabric, [batch], objectives, stepped)

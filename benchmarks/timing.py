@@ -1,4 +1,4 @@
-"""How benchmarks measure: in CPU time, several times over, and what they say of the spread.
+"""How benchmarks measure: in CPU time, repeatedly, with the spread.
 
 A figure is kept as the list of its repetitions; a page shows their median, and the lowest and the
 highest beside it.

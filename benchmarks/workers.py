@@ -2,10 +2,10 @@
 
     python -m benchmarks.workers results/cost/workers.json
 
-The command as it stands, ``falconcal run``, from its start to its report, with a fresh folder each
+The command ``falconcal run`` from its start to its report, with a fresh folder each
 time, the kinds interleaved in one run, the best of the rounds. Two workers with a thread each
 against one with a thread, which gives the same rows, and against one with all threads, which is
-what the command does unless told. Only on a machine with nothing else to do does it say anything.
+the default of the command. The figures mean something only on an otherwise idle machine.
 """
 
 import argparse

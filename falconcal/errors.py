@@ -1,15 +1,48 @@
-"""Errors that say what was expected, what came, and what to do."""
+"""Errors and warnings. Each message says what was expected, what came, and what to do.
+
+    ValueError
+    └── UserError             the caller can fix it; the command exits with 1
+        ├── UsageError        a name, a setting or an option is wrong; the command exits with 2
+        ├── ImageReadError    an image file cannot be read (in falconcal.io)
+        └── DrawingError      a figure cannot be drawn (in falconcal.report)
+
+    UserWarning
+    ├── CalibrationWarning    the validation data does not determine a calibration
+    └── CollapseWarning       training ended with a model that predicts no better than chance
+
+``except falconcal.UserError`` catches all errors above. Anything else that is raised is a bug.
+"""
 
 import difflib
 from collections.abc import Iterable
 
+__all__ = ["CalibrationWarning", "CollapseWarning", "UsageError", "UserError"]
+
 
 class UserError(ValueError):
-    """The caller can put this right; the command shows it without a traceback and exits with 1."""
+    """An error that the caller can fix: data, a file or a model is not as expected.
+
+    The command prints its message without a traceback and exits with 1.
+
+    Example:
+        >>> import falconcal
+        >>> try:
+        ...     falconcal.Bounds(1, 0)
+        ... except falconcal.UserError as error:
+        ...     print(error)
+        expected finite bounds, low below high, got 1 and 0.
+    """
 
 
 class UsageError(UserError):
-    """The command line or a study file is wrong; the command exits with 2."""
+    """A name, a setting or a command-line option is wrong; the command exits with 2.
+
+    Example:
+        >>> import falconcal
+        >>> falconcal.Falcon(epoch=3)
+        Traceback (most recent call last):
+        falconcal.errors.UsageError: Falcon: unknown setting 'epoch'. Did you mean 'epochs'?
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -22,11 +55,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def described(value: object) -> str:
-    """Return what came where something else was expected, in few words."""
+    """Return a short description of a value that came where something else was expected."""
     if value is None:
         return "None"
     if isinstance(value, type):
-        return f"the class {value.__name__}, not one made of it"
+        return f"the class {value.__name__}, not an instance of it"
     if isinstance(value, str):
         return f"the text {value[:60]!r}"
     if isinstance(value, int | float):
@@ -48,8 +81,20 @@ def readable(text: str) -> str:
 
 
 class CalibrationWarning(UserWarning):
-    """Validation data that does not settle a calibration."""
+    """The validation data does not determine a calibration, for example a temperature.
+
+    Example:
+        >>> import warnings
+        >>> from falconcal.errors import CalibrationWarning
+        >>> warnings.simplefilter("error", CalibrationWarning)  # stop instead of going on
+    """
 
 
 class CollapseWarning(UserWarning):
-    """Training ended with a model that knows nothing."""
+    """Training ended with a model that predicts no better than chance.
+
+    Example:
+        >>> import warnings
+        >>> from falconcal.errors import CollapseWarning
+        >>> warnings.simplefilter("ignore", CollapseWarning)  # a short trial that may fail
+    """

@@ -1,7 +1,11 @@
-"""What holds for all tests: one thread, the same random numbers, no downloads, a cache apart."""
+"""What holds for all tests: one thread, fixed random numbers, no downloads, their own cache."""
 
+import multiprocessing.process
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +16,8 @@ from tests.helpers.chromium import NOTE
 from tests.helpers.watched_process import COUNTS
 
 torch.set_num_threads(1)
-# the same examples every time, so that a failure is the change's own; new ones with
-# HYPOTHESIS_PROFILE=searching, which make test-slow sets
+# the same examples every time, so that a failure comes from the change; make test-slow sets
+# HYPOTHESIS_PROFILE=searching for new ones
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("searching", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
@@ -21,7 +25,7 @@ os.environ["FALCONCAL_OFFLINE"] = "1"  # a test that downloads does so from a se
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly what was not tested for want of a browser, and how much was fuzzed."""
+    """Print what was not tested because there is no browser, and how much was fuzzed."""
     for target, words in COUNTS.items():
         terminalreporter.line(f"fuzzed {target}: {words}")
     skipped = terminalreporter.stats.get("skipped", [])
@@ -39,8 +43,31 @@ def _same_randomness() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the user's cache alone."""
+    """Keep the tests out of the user's cache."""
     monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+class UnmarkedProcessError(Exception):
+    """A test without the marker ``end_to_end`` starts a process of Python."""
+
+
+@pytest.fixture(autouse=True)
+def _no_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep ``make test-unit`` quick: a test that starts Python is marked as ``end_to_end``."""
+    if any(request.node.get_closest_marker(name) for name in ("end_to_end", "slow")):
+        return
+    start_program = subprocess.Popen.__init__
+
+    def start(self: Any, args: Any, *more: Any, **options: Any) -> None:
+        if sys.executable in args:
+            refuse()
+        start_program(self, args, *more, **options)
+
+    def refuse(*_: object) -> None:
+        raise UnmarkedProcessError(f"mark {request.node.name} with pytest.mark.end_to_end")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", refuse)
 
 
 @pytest.fixture
@@ -66,5 +93,5 @@ def _devices() -> list[str]:
 
 @pytest.fixture(params=_devices())
 def device(request: pytest.FixtureRequest) -> torch.device:
-    """Each device at hand: a machine with a GPU runs these tests there too."""
+    """Each device of this machine: with a GPU these tests run there too."""
     return torch.device(request.param)

@@ -1,8 +1,8 @@
-"""The command, a file a group of commands: parse, call one function, exit code."""
+"""The command ``falconcal``: one file per group of commands; each parses and calls one function."""
 
 import sys
 
-# each adds its commands to the application; the help has them in this order
+# each module adds its commands to the application; the help lists them in this order
 # isort: off
 from falconcal.cli import studies, reports, predictions, data, listing  # noqa: F401
 
@@ -15,7 +15,7 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run the command; a user's mistake gets a message, only a mistake of ours a traceback."""
+    """Run the command; a user's mistake gives a message, only a bug of falconcal a traceback."""
     try:
         app()
     except UsageError as error:
@@ -23,12 +23,12 @@ def main() -> None:
     except (UserError, OSError) as error:
         _leave(error, FAILED)
     except RuntimeError:
-        # where another process has told what went wrong, that its connection is gone is no news
+        # another process has printed the cause; here only its connection was lost
         if should_print_error():
             raise
         sys.exit(FAILED)
     except SystemExit as end:
-        # typer leaves with 130 when interrupted; here that is a failure like any other
+        # typer exits with 130 when interrupted; here that is an ordinary failure
         sys.exit(FAILED if end.code == INTERRUPTED else end.code)
 
 

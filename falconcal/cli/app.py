@@ -1,4 +1,4 @@
-"""What all commands share: the application, options, and how a list or a command is written."""
+"""What all commands share: the application, common options, and helpers for arguments."""
 
 import os
 import shlex
@@ -11,24 +11,25 @@ import falconcal
 from falconcal.cli.terminal import output
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Do not download anything.")]
 TrustOption = Annotated[
     list[str] | None,
     typer.Option(
         "--trust-code",
         metavar="PACKAGE",
-        help="Let files name code of this package, package.module:Name, which then runs. May be "
-        "given often.",
+        help="Run code of this package where files name it as package.module:Name. Can be "
+        "repeated.",
     ),
 ]
 FiguresOption = Annotated[
-    str, typer.Option(metavar="FORMATS", help="Formats of the figures' files: svg, png, pdf.")
+    str,
+    typer.Option(metavar="FORMATS", help="File formats of the figures, of svg, png and pdf."),
 ]
 
 app = typer.Typer(
     name="falconcal",
     help="Classifiers whose confidence can be trusted when the data shifts.",
-    epilog="Begin with: falconcal run digits",
+    epilog="To begin: falconcal run digits",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -53,7 +54,7 @@ def _options(
     pass
 
 
-def names(text: str) -> list[str]:
+def split_formats(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -67,7 +68,7 @@ def stay_offline(wanted: bool) -> None:
 
 
 def should_print_error() -> bool:
-    """Tell whether this process tells of an error: of several that torchrun started, one does."""
+    """Return whether this process prints errors: of those that torchrun started, only one does."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return True
     from falconcal.core.distributed import first_to_fail

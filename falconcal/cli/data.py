@@ -1,4 +1,4 @@
-"""Data: its files, and pictures of it under shift."""
+"""Commands for data: the files of the datasets, and an image of examples under shift."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,7 @@ from falconcal.cli.terminal import print_text
 from falconcal.errors import UsageError, UserError
 from falconcal.io.output_folder import file_name
 
-data = typer.Typer(
-    help="The datasets' files: what is here, downloads, checksums.", no_args_is_help=True
-)
+data = typer.Typer(help="Files of the datasets: list, download, verify.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
 
@@ -25,15 +23,15 @@ def shift(
     dataset: Annotated[str, typer.Argument(help="Name of a dataset, or package.module:load.")],
     shifts: Annotated[
         str | None,
-        typer.Option(help="Only these shifts, separated by commas; those usual for the data."),
+        typer.Option(help="Shifts, separated by commas (default: those usual for the data)."),
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="Test examples of each shift.")] = 1,
+    examples: Annotated[int, typer.Option(min=1, help="Test examples per shift.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="PNG file; runs/shift/DATASET.png unless given.")
+        Path | None, typer.Option(help="PNG file (default: runs/shift/DATASET.png).")
     ] = None,
     offline: OfflineOption = False,
 ) -> None:
-    """Draw one picture of what a model will see: shifts down, levels across."""
+    """Write an image of test examples under shift: one row per shift, one column per level."""
     from falconcal.data import load_dataset
     from falconcal.io.atomic import check_writable, write_bytes
     from falconcal.studies.shift_overview import shift_overview
@@ -44,26 +42,26 @@ def shift(
         raise UsageError(f"--out expects a PNG file, got {target}.")
     check_writable(target)
     write_bytes(target, shift_overview(load_dataset(dataset), split_names(shifts), examples))
-    print_text(f"Picture: {target}")
+    print_text(f"Image: {target}")
 
 
 @data.command("list", epilog="Example:\n\nfalconcal data list")
 def list_data() -> None:
-    """List the files of each dataset, where they lie, and what is to be downloaded."""
+    """List the files of each dataset: where they are, or how much is to be downloaded."""
     from falconcal.data.inventory import file_statuses
 
     for one in file_statuses():
-        where = str(one.place or f"to download, {one.megabytes:,.1f} MB")
+        where = str(one.path or f"to download, {one.megabytes:,.1f} MB")
         words = f"{one.dataset:<16}  {one.file:<26}  {where}"
         print_text(words)
 
 
-@data.command(epilog="Example:\n\nfalconcal data fetch mnist")
-def fetch(
-    name: Annotated[str, typer.Argument(help="A dataset of falconcal data list.")],
+@data.command("fetch", epilog="Example:\n\nfalconcal data fetch mnist")
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="Name of a dataset in falconcal data list.")],
     offline: OfflineOption = False,
 ) -> None:
-    """Download what is not here of a dataset, each file checked against its checksum."""
+    """Download the missing files of a dataset and compare each with its checksum."""
     from falconcal.data.inventory import fetch_dataset
 
     stay_offline(offline)
@@ -73,9 +71,9 @@ def fetch(
 
 @data.command(epilog="Examples:\n\nfalconcal data verify\n\nfalconcal data verify mnist")
 def verify(
-    name: Annotated[str | None, typer.Argument(help="A dataset; all of them if none.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a dataset (default: all).")] = None,
 ) -> None:
-    """Compare the files that are here with the published checksums."""
+    """Compare the files on this machine with the published checksums."""
     from falconcal.data.data_files import SOURCES
     from falconcal.data.inventory import verify_dataset
 
@@ -86,4 +84,4 @@ def verify(
             words = f"{dataset}: {file}: {verdict}"
             print_text(words)
     if "not as published" in verdicts:
-        raise UserError("some files are not as published: what is read from them may differ.")
+        raise UserError("some files are not as published: the data read from them may differ.")

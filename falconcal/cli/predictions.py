@@ -1,4 +1,4 @@
-"""Predictions: measure anybody's, make them with a saved model."""
+"""Commands for predictions: measure those of any model, make them with a saved one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,34 +17,37 @@ from falconcal.io.output_folder import model_file
     "falconcal score outputs.npz --logits --out scored"
 )
 def score(
-    file: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file, told by its ending.")],
+    file: Annotated[
+        Path, typer.Argument(help="CSV, Parquet or NPZ file; the extension gives the format.")
+    ],
     labels: Annotated[
         str | None,
-        typer.Option(help="Column of the true class; 'label' unless given, in NPZ 'labels'."),
+        typer.Option(help="Column of the true class (default: label; in NPZ files labels)."),
     ] = None,
     probabilities: Annotated[
         str | None,
         typer.Option(
             metavar="PREFIX",
-            help="What the columns of the classes begin with; 'p_' unless given, 'logit_' with "
-            "--logits. In NPZ the array, 'probabilities' or 'logits'.",
+            help="Prefix of the columns of the classes (default: p_; with --logits logit_). In NPZ "
+            "files the name of the array (default: probabilities; with --logits logits).",
         ),
     ] = None,
     logits: Annotated[
         bool, typer.Option("--logits", help="The numbers are logits, not probabilities.")
     ] = False,
     groups: Annotated[
-        str | None, typer.Option(help="Column of groups, such as a site; the worst are named.")
+        str | None,
+        typer.Option(help="Column of groups, such as sites; the worst groups are shown."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="The metric by which groups are compared.")] = "ece",
-    bins: Annotated[int, typer.Option(help="Bins of confidence.")] = 10,
+    metric: Annotated[str, typer.Option(help="Metric by which groups are compared.")] = "ece",
+    bins: Annotated[int, typer.Option(help="Number of bins of confidence.")] = 10,
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; runs/score/NAME of the file unless given.")
+        Path | None, typer.Option(help="Output folder (default: runs/score/NAME of the file).")
     ] = None,
 ) -> None:
-    """Measure anybody's predictions, and draw them in one HTML page.
+    """Measure the calibration of predictions from a file and write an HTML page.
 
-    Nothing is guessed: a row or column that is not as it should be is named.
+    Nothing is guessed: an error names the row and the column that are not as expected.
     """
     from falconcal.evaluation.assessment import assess
     from falconcal.inference.prediction_files import read_predictions
@@ -57,42 +60,43 @@ def score(
     )
     output.print(f"Measuring {len(read.predictions):,} examples ...", highlight=False)
     found = assess(read.predictions, bins=bins, groups=read.groups, metric=metric)
-    show_score(found)  # before anything is drawn, which may fail
+    show_score(found)  # before the figures, which may fail
     page = write_score_page(found, directory, title=file.name, classes=read.classes)
     print_text(f"Page: {page}")
 
 
 @app.command(
+    "predict",
     epilog="Examples:\n\n"
     "falconcal predict model.safetensors photos --reject-below 0.8\n\n"
     "falconcal predict model.safetensors rows.csv --risk 0.05 --out answers.parquet\n\n"
-    "falconcal predict runs/digits/runs/default/falcon/seed-0 images.npy"
+    "falconcal predict runs/digits/runs/default/falcon/seed-0 images.npy",
 )
-def predict(
+def predict_inputs(
     model: Annotated[
-        Path, typer.Argument(help="A file that falconcal.save wrote, or the folder of a run.")
+        Path, typer.Argument(help="File written by falconcal.save, or the folder of a run.")
     ],
     source: Annotated[
         Path,
-        typer.Argument(metavar="INPUT", help="A folder of images, or a CSV, NPY or NPZ file."),
+        typer.Argument(metavar="INPUT", help="Folder of images, or a CSV, NPY or NPZ file."),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="CSV or Parquet file; runs/predict/NAME of the input.csv unless given."),
+        typer.Option(help="CSV or Parquet file (default: runs/predict/INPUT.csv)."),
     ] = None,
     reject_below: Annotated[
-        float | None, typer.Option(help="Reject answers whose confidence is below this.")
+        float | None, typer.Option(help="Reject predictions with a confidence below this.")
     ] = None,
     risk: Annotated[
         float | None,
         typer.Option(
-            help="Reject so many that the error of the others stays below this, with 95 % "
-            "certainty by the validation data that the model was saved with."
+            help="Reject as many as needed to keep the error rate of the others below this, with "
+            "95 % certainty by the validation data that the model was saved with."
         ),
     ] = None,
     trust_code: TrustOption = None,
 ) -> None:
-    """Answer inputs with a saved model: label, confidence, entropy, and what to reject.
+    """Predict inputs with a saved model: label, confidence, entropy, and what to reject.
 
     One batch is in memory at a time; the output file appears when it is complete.
     """
@@ -113,13 +117,14 @@ def predict(
     threshold = choose_threshold(saved.metadata, reject_below, risk)
     if risk is not None and chose_its_epoch(saved.metadata):
         print_text(
-            "Validation data chose this model's epoch: the risk may be somewhat higher.", errors
+            "The validation data also chose this model's epoch: the risk may be somewhat higher.",
+            errors,
         )
     opened = open_inputs(source, saved.metadata)
     if opened.named == "file" and saved.metadata.framing is None:
         print_text(
-            "The model file does not say how pictures are framed: they are stretched to its size. "
-            "Save it again with framing=.",
+            "The model file does not say how images are resized and cropped: they are stretched to "
+            "its size. Save the model again with framing=.",
             errors,
         )
     with progress_bar(errors, source.name, opened.total) as advance:

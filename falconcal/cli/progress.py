@@ -1,4 +1,4 @@
-"""How a study or a prediction goes on: a table or bars on a terminal, plain lines elsewhere."""
+"""Progress of a study or a prediction: a live table or a bar on a terminal, else plain lines."""
 
 import time
 from collections import Counter, deque
@@ -26,7 +26,7 @@ from falconcal.training import EpochRecord
 
 @contextmanager
 def make_progress(console: Console) -> Iterator[EventHandler]:
-    """Give somebody who hears of events and shows them as suits the console."""
+    """Give an event handler that shows progress in the way that suits the console."""
     if not console.is_terminal:
         yield PlainLines(console)
         return
@@ -40,7 +40,7 @@ def make_progress(console: Console) -> Iterator[EventHandler]:
 def progress_bar(
     console: Console, title: str, total: int | None
 ) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told how many more are done; without a terminal nothing is shown."""
+    """Give a function that advances a bar by a number; without a terminal nothing is shown."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(
         *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
@@ -51,7 +51,7 @@ def progress_bar(
 
 
 class PlainLines:
-    """A line when a run begins, ten on its way, one when it ends."""
+    """One line when a run begins, about ten while it trains, one when it ends."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -70,7 +70,7 @@ class PlainLines:
         if event.kind == "begun":
             self.measured.discard(event.run)
         if event.kind == "epoch":
-            return _now_and_then(event.record)
+            return _every_tenth(event.record)
         if event.kind == "measuring":
             first = event.run not in self.measured
             self.measured.add(event.run)
@@ -78,22 +78,22 @@ class PlainLines:
         return describe_event(event)
 
 
-def _now_and_then(record: EpochRecord | None) -> str:
+def _every_tenth(record: EpochRecord | None) -> str:
     assert record is not None
-    told = record.epoch % max(1, record.epochs // 10) == 0 or record.ended
-    return describe(record) if told else ""
+    shown = record.epoch % max(1, record.epochs // 10) == 0 or record.ended
+    return describe(record) if shown else ""
 
 
 def describe_event(event: Event) -> str:
-    """Return in a few words what happened to a run."""
+    """Return a short description of what happened to a run."""
     return {
-        "complete": "complete already",
+        "complete": "already complete",
         "begun": f"training for {event.epochs} epoch{'s' * (event.epochs != 1)}",
         "note": event.text,
         "measuring": f"measuring {event.text}",
         "done": f"done in {event.seconds:.0f} s",
         "failed": f"failed: {event.text}",
-        "lost": f"{event.text}; the run is begun again",
+        "lost": f"{event.text}; the run is started again",
     }.get(event.kind, "")
 
 
@@ -103,13 +103,13 @@ RUN_STATES = {
     "epoch": "training",
     "measuring": "measuring",
     "lost": "waiting",
-}  # other kinds of events are states themselves
-ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # in which they matter
-INTERVALS = 8  # epochs whose mean time says what the others will take
+}  # other kinds of events are states too
+ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # by importance
+INTERVALS = 8  # epochs whose mean time predicts the time that is left
 
 
 class RunLine:
-    """What the table shows of one run."""
+    """One line of the live table."""
 
     def __init__(self) -> None:
         self.state, self.seconds, self.loss = "waiting", 0.0, ""
@@ -130,7 +130,7 @@ class RunLine:
         self.seconds = event.seconds
 
     def left(self) -> float | None:
-        """Return the seconds that training will take by the pace of the last epochs."""
+        """Return the seconds that training will still take, by the pace of the last epochs."""
         if self.state != "training" or len(self.times) < 2:
             return None
         pace = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
@@ -149,7 +149,7 @@ class RunLine:
 
 
 class LiveTable:
-    """A line for each run: state, epoch, loss, time left; what does not fit is counted."""
+    """A table with one line per run: state, epoch, loss, time left; it also counts all runs."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console, self.clock = console, clock
@@ -158,9 +158,8 @@ class LiveTable:
     def __call__(self, event: Event) -> None:
         self.lines.setdefault(event.run, RunLine()).on_event(event, self.clock())
         if event.kind in ("note", "failed", "lost"):
-            print_text(
-                f"{event.run}: {describe_event(event)}", self.console
-            )  # above the table, to stay
+            # printed above the table, so that it stays
+            print_text(f"{event.run}: {describe_event(event)}", self.console)
 
     def draw(self) -> Table:
         shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), caption=self._counts())
@@ -172,7 +171,7 @@ class LiveTable:
         return shown
 
     def _chosen(self) -> list[RunKey]:
-        """Return as many runs as there is room for, those on their way before the others."""
+        """Return as many runs as fit on the screen, active ones first."""
         room = max(1, self.console.size.height - 7)
         ranked = sorted(self.lines, key=lambda run: ORDER.index(self.lines[run].state))
         chosen = set(ranked[:room])
@@ -184,7 +183,7 @@ class LiveTable:
 
 
 def loss_of(record: EpochRecord) -> float:
-    """Return the loss that the first objective of a method has reached: the sum of its terms."""
+    """Return the loss of a method's first objective, the sum of its terms."""
     first = next(iter(record.terms)).split("/")[0]
     return sum(value for name, value in record.terms.items() if name.split("/")[0] == first)
 
@@ -196,7 +195,7 @@ def duration(seconds: float) -> str:
 
 
 def describe(record: EpochRecord) -> str:
-    """Return an epoch in a few words."""
+    """Return a short description of an epoch."""
     terms = ", ".join(f"{name.split('/')[1]} {value:.3g}" for name, value in record.terms.items())
-    early = ", no better epoch came: training ends" if record.ended == "patience" else ""
+    early = ", no better epoch for a while: training ends" if record.ended == "patience" else ""
     return f"epoch {record.epoch} of {record.epochs}, {terms}{early}"

@@ -1,11 +1,11 @@
-"""Reports: of one output folder, or of several against each other."""
+"""Commands for reports: of one output folder, or of several in comparison."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from falconcal.cli.app import FiguresOption, app, names
+from falconcal.cli.app import FiguresOption, app, split_formats
 from falconcal.cli.terminal import output, print_text, show_summary
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ PaperOption = Annotated[
     "falconcal report runs/digits --paper --figures svg,png,pdf"
 )
 def report(
-    directory: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+    directory: Annotated[Path, typer.Argument(help="Output folder of falconcal run.")],
     paper: PaperOption = False,
     figures: FiguresOption = "svg",
 ) -> None:
-    """Write the summary, the figures and the report of an output folder again."""
+    """Write the report of an output folder again: summary, figures and HTML page."""
     from falconcal.report import check_formats, load_results
 
-    formats = check_formats(names(figures))
+    formats = check_formats(split_formats(figures))
     if directory.is_dir():
         output.print("Writing the report ...", highlight=False)
     _write(load_results(directory), directory, paper, formats)
 
 
 def _write(results: "Results", directory: Path, paper: bool, formats: list[str]) -> None:
-    """Write and show the results, then draw: what fails there takes nothing along."""
+    """Write and show the tables before the figures, which may fail."""
     from falconcal.report import write_page, write_paper, write_tables
 
     evidence = write_tables(results, directory)
@@ -54,23 +54,23 @@ def _write(results: "Results", directory: Path, paper: bool, formats: list[str])
 )
 def compare(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR DIR...", help="Output folders of runs.")
+        list[Path], typer.Argument(metavar="DIR DIR...", help="Output folders of falconcal run.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; runs/compare/NAMES unless given.")
+        Path | None, typer.Option(help="Output folder (default: runs/compare/NAMES).")
     ] = None,
     paper: PaperOption = False,
     figures: FiguresOption = "svg",
 ) -> None:
-    """Put several output folders in one report, methods of all against each other.
+    """Compare the methods of several output folders in one report.
 
-    They must have been tested on the same examples; shifts that they do not share are left out.
-    The folders stay as they are.
+    All must have been tested on the same examples; shifts that not all of them have are left out.
+    The folders are not changed.
     """
     from falconcal.report import check_formats, check_target, load_comparison
     from falconcal.report.comparison import folder_labels
 
-    formats = check_formats(names(figures))
+    formats = check_formats(split_formats(figures))
     both = "+".join(label.replace("/", "-") for label in folder_labels(directories))
     target = out if out is not None else Path("runs") / "compare" / both
     check_target(target, directories)

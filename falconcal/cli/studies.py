@@ -1,4 +1,4 @@
-"""Studies: run them, tune their methods."""
+"""Commands for studies: run them, tune their methods."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,29 +46,35 @@ if TYPE_CHECKING:
     "falconcal run my_study.toml --trust-code my_package"
 )
 def run(
-    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+    study: Annotated[str, typer.Argument(help="Name of a study, or path of its TOML file.")],
     methods: Annotated[
-        str | None, typer.Option(help="Only these methods of the study, separated by commas.")
+        str | None,
+        typer.Option(help="Methods of the study, separated by commas (default: all)."),
     ] = None,
     variants: Annotated[
         str | None,
-        typer.Option(help="Only these variants, separated by commas; default is the plain one."),
+        typer.Option(
+            help="Variants of the study, separated by commas (default: all). The plain variant is "
+            "called default."
+        ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0 on.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Output folder; runs/STUDY unless given.")
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds: 0, 1, ... (default: as in the study).")
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder (default: runs/STUDY).")] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting: key=value. Can be repeated."
+        ),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings of methods that falconcal tune chose: best.toml.")
+        Path | None, typer.Option(help="File of settings that falconcal tune chose: best.toml.")
     ] = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
     workers: Annotated[
-        int, typer.Option(help="Processes of this machine that do a run each at a time.")
+        int, typer.Option(help="Worker processes on this machine; each does one run at a time.")
     ] = 1,
     ray: Annotated[
         str | None,
@@ -76,30 +82,41 @@ def run(
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="Of each run; torch's own number, shared out, unless given."),
+        typer.Option(
+            min=1, help="Threads per run (default: torch's number, divided by the workers)."
+        ),
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(help="Processes that train together, on a device each.")
+        int | None, typer.Option(help="Devices that train each run together, one process each.")
     ] = None,
-    num_nodes: Annotated[int | None, typer.Option(help="Machines that train together.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="Of Lightning Fabric, such as ddp.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Such as bf16-mixed.")] = None,
+    num_nodes: Annotated[
+        int | None, typer.Option(help="Machines that train each run together.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Strategy of Lightning Fabric, such as ddp.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Precision of training, such as bf16-mixed.")
+    ] = None,
     smoke: Annotated[
         bool,
         typer.Option(
             "--smoke",
-            help="Few examples, one epoch, few levels: whether all runs, in seconds. The output "
-            "folder is runs/smoke/STUDY unless given.",
+            help="Check in seconds that the study runs: few examples, one epoch, few levels. The "
+            "output folder is then runs/smoke/STUDY by default.",
         ),
     ] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write event files into OUT/tensorboard.")
+        bool,
+        typer.Option(
+            "--tensorboard", help="Also write event files for TensorBoard to OUT/tensorboard."
+        ),
     ] = False,
 ) -> None:
-    """Train a study's methods, measure them under shift, and write a report.
+    """Train the methods of a study, measure them under shift, and write a report.
 
-    Running again skips what is complete and finishes what is not. A run that fails does not stop
-    the others.
+    The same command again skips complete runs and resumes the others. A run that fails does not
+    stop the others.
     """
     from falconcal.core.distributed import is_first_process, process_group
     from falconcal.studies import find_study
@@ -114,15 +131,14 @@ def run(
         found = with_devices(find_study(study, wanted, settings, smoke, trust_code or ()), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
-        crew = _crew(workers, ray, threads)
+        executor = _make_executor(workers, ray, threads)
         names = split_names(methods), split_names(variants)
-        failed = _run(found, directory, *names, crew, tensorboard)
+        failed = _run(found, directory, *names, executor, tensorboard)
         if is_first_process():
             _conclude(directory, failed)
 
 
-def _crew(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
-    """Return who does the runs."""
+def _make_executor(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
     from falconcal.studies.executors.local_workers import local_executor
 
     if ray is None:
@@ -138,7 +154,7 @@ def _run(
     directory: Path,
     methods: list[str] | None,
     variants: list[str] | None,
-    crew: "ExecutorFactory",
+    executor: "ExecutorFactory",
     tensorboard: bool,
 ) -> dict["RunKey", str]:
     from falconcal.cli.progress import make_progress
@@ -150,91 +166,98 @@ def _run(
             make_progress(output) as progress,
             with_tensorboard(progress, directory, tensorboard) as on_event,
         ):
-            return run_study(study, directory, on_event, methods, variants, crew)
+            return run_study(study, directory, on_event, methods, variants, executor)
     except KeyboardInterrupt:
         if should_print_error():
-            _say_how_to_go_on(directory)
+            _print_how_to_resume(directory)
         raise typer.Exit(FAILED) from None
 
 
 def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
-    """Write the report of what is complete, and say what failed and how to go on."""
-    from falconcal.cli.reports import report  # not above: the help names run first
+    """Write the report of the complete runs, and print which failed and how to try again."""
+    from falconcal.cli.reports import report  # not above, so that the help lists run first
 
     try:
         if (directory / "rows.parquet").exists():
             report(directory)
-    finally:  # also where the figures cannot be drawn
+    finally:  # also if the figures cannot be drawn
         if failed:
             show_failures(directory, failed, command_line())
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _say_how_to_go_on(directory: Path) -> None:
+def _print_how_to_resume(directory: Path) -> None:
     from falconcal.studies.store import Store
 
     complete = len(Store(directory).runs())
-    words = f"Interrupted. Complete runs in {directory}: {complete}; they stay."
-    print_text(f"{words} To go on: {command_line()}", errors)
+    words = f"Interrupted. Complete runs in {directory}: {complete}; they are kept."
+    print_text(f"{words} To resume: {command_line()}", errors)
 
 
 @app.command(
+    "tune",
     epilog="Examples:\n\n"
     "falconcal tune digits --method falcon --trials 20\n\n"
     "falconcal tune digits --method falcon --trials 20 --workers 2 --set tuning.epochs=10\n\n"
     "falconcal tune digits --method dropout --trials 8 "
     "--set 'search.dropout.l2_weight={low=1e-4, high=0.1, log=true}'\n\n"
-    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned"
+    "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned",
 )
-def tune(
-    study: Annotated[str, typer.Argument(help="Name of a study, or the path of its TOML file.")],
+def tune_method(
+    study: Annotated[str, typer.Argument(help="Name of a study, or path of its TOML file.")],
     method: Annotated[
-        str, typer.Option(help="The method of the study; one with a base is tuned through it.")
+        str, typer.Option(help="Method of the study; if it has a base, the base is tuned.")
     ],
     trials: Annotated[
-        int, typer.Option(help="Number of trials in all, those that are done already included.")
+        int, typer.Option(help="Number of trials in total, including those done before.")
     ],
     storage: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Of Optuna; trials.db in the output folder unless given."),
+        typer.Option(
+            metavar="URL", help="Storage of Optuna (default: trials.db in the output folder)."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; runs/tune/STUDY unless given.")
+        Path | None, typer.Option(help="Output folder (default: runs/tune/STUDY).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the points drawn, and of every training.")] = 0,
-    workers: Annotated[int, typer.Option(help="Processes, a thread each.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the points drawn, and of every training.")] = 0,
+    workers: Annotated[int, typer.Option(help="Worker processes, with one thread each.")] = 1,
     prune: Annotated[
-        bool, typer.Option(help="End trials early that fall behind the median of the others.")
+        bool, typer.Option(help="End a trial early when it is worse than the median of the others.")
     ] = True,
     also_score_test: Annotated[
         bool,
         typer.Option(
             "--also-score-test",
-            help="Measure every complete trial on test data too, once it is judged, to see how "
-            "well the criterion ranks; nothing is chosen by it.",
+            help="Also measure each complete trial on test data, after it is judged, to see how "
+            "well the criterion ranks. Nothing is chosen by it.",
         ),
     ] = False,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a setting: key=value. May be given often."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting: key=value. Can be repeated."
+        ),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings split_names before, such as the reference's.")
+        Path | None,
+        typer.Option(help="File of settings chosen before, such as those of the reference."),
     ] = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
 ) -> None:
-    """Choose a method's settings on validation data alone, and keep every trial.
+    """Choose the settings of a method on validation data alone, and keep every trial.
 
-    The lowest criterion wins among trials that are accurate enough. Running again goes on.
+    The trial with the lowest criterion is chosen among those that are accurate enough. The same
+    command again resumes the search.
     """
     from falconcal.studies.tuning import need_optuna
 
     need_optuna()
     from falconcal.studies import find_study
     from falconcal.studies.tuning.choice import check_chosen
-    from falconcal.studies.tuning.search import Search, check
+    from falconcal.studies.tuning.search import Search, check_request
     from falconcal.studies.tuning.search import tune as search_for
 
     stay_offline(offline)
@@ -245,12 +268,12 @@ def tune(
         also_score_test=also_score_test,
     )  # fmt: skip
     try:
-        check(search, workers)
+        check_request(search, workers)
         announce_search(search)
         rows = search_for(search, workers, show_trial)
     except KeyboardInterrupt:
-        words = f"Interrupted. Trials that ended stay in {directory}. To go on: {command_line()}"
+        words = f"Interrupted. Finished trials are kept in {directory}. To resume: {command_line()}"
         print_text(words, errors)
         raise typer.Exit(FAILED) from None
     show_trials(directory, rows)
-    check_chosen(rows, search.place.name)
+    check_chosen(rows, search.target.name)

@@ -1,6 +1,6 @@
-"""What the command prints on a terminal: words as they are, and tables of text."""
+"""What the command prints: text as it is, and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,22 +13,23 @@ from falconcal.errors import UserError, readable
 from falconcal.io.output_folder import FAILURES_FOLDER, RunKey
 
 if TYPE_CHECKING:
+    from falconcal.cli.catalogue_tables import Setting
     from falconcal.evaluation.assessment import Assessment
     from falconcal.inference.inputs import PredictionCounts
     from falconcal.report.results import Results
     from falconcal.studies.tuning.search import Search
 
-WORST = 5  # groups shown on a terminal
-MAX_NAMED_IMAGES = 20  # images named on a terminal
+MAX_SHOWN_GROUPS = 5
+MAX_NAMED_IMAGES = 20
 
 output = Console()
 errors = Console(stderr=True)
 
 
 def print_text(words: str, console: Console = output, style: str | None = None) -> None:
-    """Print words as they are, whatever brackets they hold; long ones are not cut.
+    """Print text as it is, without markup or line breaks of our own.
 
-    What a file brings along cannot steer the terminal.
+    Control characters, which text from a file may hold, are made visible.
     """
     lines = "\n".join(readable(line) for line in words.split("\n"))
     console.print(lines, style=style, highlight=False, markup=False, soft_wrap=True)
@@ -38,7 +39,7 @@ def show_outcome(outcome: "PredictionCounts", target: Path, threshold: float | N
     words = f"{outcome.examples:,} examples"
     if threshold is not None:
         words += f", {outcome.rejected:,} rejected, confidence below {threshold:.6g}"
-    print_text(f"{words}. Answers: {target}")
+    print_text(f"{words}. Predictions: {target}")
     if outcome.damaged:
         named = [
             f"  {name}: {why}" for name, why in list(outcome.damaged.items())[:MAX_NAMED_IMAGES]
@@ -51,12 +52,12 @@ def show_outcome(outcome: "PredictionCounts", target: Path, threshold: float | N
 
 
 def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -> None:
-    """Print which runs failed and why, and how to go on."""
+    """Print which runs failed and why, and how to try again."""
     rows = [[str(run), reason] for run, reason in failed.items()]
     errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
     print_text(
-        f"{len(failed)} failed; what is complete stays. Where each failed stands in "
-        f"{directory / FAILURES_FOLDER}. To try again: {command}",
+        f"{len(failed)} run{'s' * (len(failed) != 1)} failed; finished runs are kept. "
+        f"Tracebacks are in {directory / FAILURES_FOLDER}. To try again: {command}",
         errors,
     )
 
@@ -68,8 +69,18 @@ def show_list(kind: str, entries: Mapping[str, str]) -> None:
         print_text(f"  {name:<{width}}  {line}")
 
 
+def show_settings(methods: "Mapping[str, Iterable[Setting]]") -> None:
+    """Print each method with its settings, one per line and its description below."""
+    for title, settings in methods.items():
+        print_text(title, style="bold")
+        for name, kind, default, description in settings:
+            print_text(f"  {name}: {kind}, " + (f"default {default}" if default else "required"))
+            if description:
+                print_text(f"      {' '.join(description.split())}")
+
+
 def show_summary(results: "Results") -> None:
-    """Print the summary of an output folder, or of several, a row a method."""
+    """Print the summary of one or several output folders, one row per method."""
     from falconcal.report import headline
 
     output.print(table("Summary", *headline(results)))
@@ -88,16 +99,16 @@ def show_score(found: "Assessment") -> None:
     if found.groups:
         title = f"Worst of {len(found.groups)} groups by {found.group_metric}"
         heading = ["Group", "Examples", found.group_metric, "95 % interval"]
-        output.print(table(title, heading, group_rows(found, WORST)))
+        output.print(table(title, heading, group_rows(found, MAX_SHOWN_GROUPS)))
 
 
 def table(title: str, heading: list[str], rows: list[list[str]], right: bool = True) -> Table:
-    """Return text in rows for a terminal; it is shown as it is, whatever brackets it holds."""
+    """Return a table for the terminal; its text is shown without markup."""
     shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, text in enumerate(heading):
-        longest = max(len(word) for word in text.split())  # headings break between words alone
+        longest = max(len(word) for word in text.split())  # break headings only between words
         side: Literal["left", "right"] = "right" if number and right else "left"
-        # names that are cut off could be told apart no longer
+        # names that are cut off could look the same
         shown.add_column(text, justify=side, min_width=longest, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(readable(cell)) for cell in row))
@@ -105,16 +116,16 @@ def table(title: str, heading: list[str], rows: list[list[str]], right: bool = T
 
 
 def announce_search(search: "Search") -> None:
-    """Say what is searched, where that is not what the words of the command say."""
-    if search.place.name != search.method:
-        output.print(f"{search.method} is tuned through {search.place.name}.", highlight=False)
+    """Print where the search differs from what the command asked for."""
+    if search.target.name != search.method:
+        output.print(f"{search.method} is tuned through {search.target.name}.", highlight=False)
     planned = len(list(search.plan()))
     if planned < search.trials:
-        output.print(f"The search has {planned} points, so there are as many trials.")
+        output.print(f"The search space has only {planned} points: one trial for each.")
 
 
 def show_trial(row: dict[str, Any]) -> None:
-    """Print a trial that ended in one line."""
+    """Print one line about a trial that ended."""
     words = f"{row['method']}, trial {row['trial']}: {row['state']}"
     if "criterion" in row:
         words += f", criterion {row['criterion']:.4f}, accuracy {row['accuracy']:.4f}"
@@ -140,6 +151,4 @@ def show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
             f"{correlation:.2f} over {trials} trials; nothing was chosen by it."
         )
     print_text(f"Best: {directory / 'best.toml'}")
-    print_text(
-        f"History: {write_history(directory)}"
-    )  # drawn last: what fails there takes nothing along
+    print_text(f"History: {write_history(directory)}")  # last, because drawing may fail

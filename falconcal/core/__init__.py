@@ -1,1 +1,1 @@
-"""What everything else stands on: settings, names, batches, module state, processes."""
+"""What all other rooms use: settings, names, batches, module state, processes."""

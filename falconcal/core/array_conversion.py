@@ -1,4 +1,4 @@
-"""Tensors made of what people have: arrays, lists, columns of tables."""
+"""Conversion of arrays, lists and columns of tables to tensors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ ArrayLike = Tensor | numpy.ndarray | Sequence[Any]
 
 
 def as_tensor(values: object, what: str) -> Tensor:
-    """Return numbers as a tensor without a gradient; what does not hold numbers is refused."""
+    """Return numbers as a tensor without a gradient; anything else is refused."""
     if isinstance(values, Tensor):
         _check_real(values.is_complex(), values.dtype, what)
         return values.detach() if values.requires_grad else values
@@ -21,8 +21,8 @@ def as_tensor(values: object, what: str) -> Tensor:
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         array = array.astype(numpy.float64)
     if array.dtype == numpy.uint64:
-        array = array.astype(numpy.int64)  # torch computes little with unsigned ones
-    # in an order that torch has, and never memory that must not be written to
+        array = array.astype(numpy.int64)  # torch has few operations for uint64
+    # torch needs native byte order, and memory that may be written to
     plain = array.dtype.isnative and array.flags.writeable and array.flags.c_contiguous
     native = array if plain else numpy.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(native)
@@ -33,7 +33,7 @@ def _as_array(values: object, what: str) -> numpy.ndarray:
         values = [one.tolist() if isinstance(one, Tensor) else one for one in values]
     try:
         array = numpy.asarray(values)
-    except Exception as error:  # rows of several lengths, or what an object makes of the wish
+    except Exception as error:  # rows of different lengths, or an object's own conversion fails
         raise UserError(
             f"expected {what} as numbers of one shape, got {described(values)}: {error}."
         ) from None

@@ -10,11 +10,24 @@ from torch import Tensor
 from falconcal.core.array_conversion import as_tensor
 from falconcal.errors import UserError, described
 
+Batch = tuple[Tensor, Tensor]  # inputs (N, ...) and labels (N,)
+
 
 class Batches(Protocol):
-    """Anything that can be walked through again and again, giving (inputs, labels)."""
+    """Anything that can be iterated more than once and gives pairs (inputs, labels).
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+    A ``DataLoader``, a list of pairs, or what ``Examples.batches`` returns. Inputs are (N, ...),
+    labels (N,) whole numbers, -1 for an example of no known class.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.data import Batches
+        >>> batches: Batches = [(torch.zeros(2, 3), torch.tensor([0, 1]))]
+        >>> [tuple(inputs.shape) for inputs, labels in batches]
+        [(2, 3)]
+    """
+
+    def __iter__(self) -> Iterator[Batch]: ...
 
 
 class EpochBatches(Batches, Protocol):
@@ -24,8 +37,8 @@ class EpochBatches(Batches, Protocol):
     def __len__(self) -> int: ...
 
 
-def checked_batches(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
-    """Walk through batches, each checked to be a pair of tensors, or of arrays."""
+def checked_batches(batches: Batches) -> Iterator[Batch]:
+    """Yield the batches, each checked to be a pair of tensors or of arrays."""
     check_batches(batches)
     for batch in batches:
         pair = isinstance(batch, tuple | list) and len(batch) == 2
@@ -40,7 +53,7 @@ def checked_batches(batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def check_integer_labels(labels: Tensor) -> None:
-    """Refuse labels that are no whole numbers, before they are cut off."""
+    """Refuse labels that are not whole numbers, before they are rounded down."""
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise UserError(f"expected whole-number labels, got {labels.dtype}: use labels.long().")
 
@@ -53,12 +66,12 @@ def _kind(batch: object) -> str:
 
 
 def check_reiterable(batches: Batches, role: str) -> None:
-    """Refuse before training what is empty or can be walked through only once."""
+    """Refuse before training what is empty or can be iterated only once."""
     check_batches(batches, role)
     if iter(batches) is batches:
         raise UserError(
-            f"expected {role} batches that can be walked through again and again, got a one-way "
-            f"{type(batches).__name__}: make it a list or a DataLoader."
+            f"expected {role} batches that can be iterated more than once, got a "
+            f"{type(batches).__name__}: pass a list or a DataLoader."
         )
     if next(iter(batches), None) is None:
         raise UserError(f"expected at least one {role} batch, got none: is the loader empty?")
@@ -75,13 +88,13 @@ def check_batches(batches: object, role: str = "") -> None:
         getattr(batches, "batches", None)
     ):  # a dataset's part
         raise UserError(
-            f"expected {words}, got {type(batches).__name__} that are not cut into any: say their "
-            "size, as in examples.batches(100, shuffle=True)."
+            f"expected {words}, got {type(batches).__name__}: cut it into batches of a size, as in "
+            "examples.batches(100, shuffle=True)."
         )
-    walkable = hasattr(type(batches), "__iter__") or hasattr(type(batches), "__getitem__")
-    if not walkable or isinstance(batches, str | bytes | Mapping | Tensor | numpy.ndarray | type):
+    iterable = hasattr(type(batches), "__iter__") or hasattr(type(batches), "__getitem__")
+    if not iterable or isinstance(batches, str | bytes | Mapping | Tensor | numpy.ndarray | type):
         raise UserError(
             f"expected {words} of (inputs, labels), such as a DataLoader or a list of pairs, got "
-            f"{described(batches)}: arrays become batches by falconcal.Examples(inputs, "
+            f"{described(batches)}: make batches of arrays with falconcal.Examples(inputs, "
             "labels).batches(100)."
         )

@@ -1,8 +1,8 @@
-"""Processes of our own on this machine: threads shared out, none left behind.
+"""Child processes on this machine, none of which outlives its parent.
 
-A process that was started here answers to who started it, not to Ctrl-C, and ends when that one is
-gone, however it went, at any moment of its life: also while it still imports torch, which takes
-seconds. So this module imports torch where it is used alone.
+A child is ended by its parent, not by Ctrl-C, and ends when its parent is gone, however that
+happened and at any moment: also while the child still imports torch, which takes seconds. So this
+module imports torch only where it is used.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 PATIENCE = 5.0  # seconds for a process to end when asked to
-ORPHANED = 3  # the exit code of one whose starter is gone
-PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when the one above it ends
+ORPHANED = 3  # the exit code of a child whose parent is gone
+PR_SET_PDEATHSIG = 1  # of Linux: sets the signal that a process gets when its parent ends
 
 
 def start_process(work: Callable[..., None], *arguments: Any, threads: int = 1) -> BaseProcess:
-    """Begin ``work`` in a new process with so many threads."""
+    """Start ``work`` in a new process with a number of threads."""
     process = multiprocessing.get_context("spawn").Process(
         target=_work, args=(_Bond(), work, threads, arguments)
     )
@@ -35,11 +35,11 @@ def start_process(work: Callable[..., None], *arguments: Any, threads: int = 1) 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Hold Ctrl-C back, also for what is started inside, until it knows what to do about it."""
+    """Delay Ctrl-C inside, for processes started there too, until they can handle it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # whose own start would let the signal through again
+    resource_tracker.ensure_running()  # its start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -48,25 +48,25 @@ def _interrupts_later() -> Iterator[None]:
 
 
 class _Bond:
-    """Binds a new process to who starts it, before the arguments behind it are even read."""
+    """Binds a new process to its parent, before the arguments after it are read."""
 
     def __reduce__(self) -> tuple[Callable[[int], None], tuple[int]]:
         return _bind, (os.getpid(),)
 
 
 def _bind(parent: int) -> None:
-    """Let the system end this process with its parent; where it cannot, a thread does later.
+    """Make the system end this process with its parent; where it cannot, a thread does later.
 
-    It looks at the thread that started this process: the one that waits for it here.
+    Linux watches the thread that started this process: the one that waits for it.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.name == "posix" and os.getppid() != parent:
-        os._exit(ORPHANED)  # it ended before that
+        os._exit(ORPHANED)  # the parent ended before that
 
 
 def _work(_: None, work: Callable[..., None], threads: int, arguments: tuple[Any, ...]) -> None:
-    # a handler, not SIG_IGN: what this process starts itself is to end by the signal
+    # a handler, not SIG_IGN: processes that this one starts must end by the signal
     signal.signal(signal.SIGINT, lambda *_: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -81,12 +81,12 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
-    os._exit(ORPHANED)  # in the midst of a step: files are whole or absent at any moment
+    os._exit(ORPHANED)  # at any moment: files are written whole or not at all
 
 
 @contextmanager
 def terminating(processes: Iterable[BaseProcess]) -> Iterator[None]:
-    """End the processes, however what happens inside ends; ones that come meanwhile too."""
+    """End the processes when the block ends, also those that were added inside."""
     try:
         yield
     finally:
@@ -98,7 +98,7 @@ def terminating(processes: Iterable[BaseProcess]) -> Iterator[None]:
 
 
 def terminate(process: BaseProcess) -> None:
-    """Ask a process to end, and see to it that it does."""
+    """Ask a process to end; kill it if it does not."""
     process.terminate()
     process.join(PATIENCE)
     if process.is_alive():
@@ -107,7 +107,7 @@ def terminate(process: BaseProcess) -> None:
 
 
 def exit_reason(process: BaseProcess) -> str:
-    """Return in words how a process ended that was not asked to."""
+    """Return how a process ended that was not asked to end."""
     process.join(PATIENCE)
     code = process.exitcode
     if code is None or code >= 0:
@@ -116,13 +116,13 @@ def exit_reason(process: BaseProcess) -> str:
 
 
 def ended_by(number: int) -> str:
-    """Return in words which signal ended a process."""
+    """Return which signal ended a process."""
     memory = ", as the system does where memory is short" if number == signal.SIGKILL else ""
     return f"ended by {signal.Signals(number).name}{memory}"
 
 
 def threads_each(workers: int) -> int:
-    """Return how many of this process's threads each of several workers has."""
+    """Return how many of this process's threads each of several workers gets."""
     import torch
 
     return max(1, torch.get_num_threads() // workers)
@@ -130,7 +130,7 @@ def threads_each(workers: int) -> int:
 
 @contextmanager
 def limited_threads(number: int) -> Iterator[None]:
-    """Compute with so many threads inside: sums are rounded by how they are shared out."""
+    """Compute with a number of threads inside; it changes how sums are rounded."""
     import torch
 
     before = torch.get_num_threads()

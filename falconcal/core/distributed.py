@@ -1,6 +1,6 @@
-"""The processes that work together: this one's number among them, and what all of them found.
+"""Processes that work together: the number of this one, and exchange between all of them.
 
-They are there when torchrun or Fabric started them and joined them to a group. What is exchanged is
+There are several when torchrun or Fabric started them and joined them to a group. They exchange
 tensors, never pickles.
 """
 
@@ -19,24 +19,24 @@ from falconcal.errors import UsageError, UserError
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join the processes that torchrun started for what happens inside, if it started any."""
+    """Join the processes that torchrun started, if it started any, for the block inside."""
     if not distributed.is_torchelastic_launched():
         yield
         return
     distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     yield
-    distributed.destroy_process_group()  # not after an error: the others are told by the end of it
+    distributed.destroy_process_group()  # not after an error, which ends all processes
 
 
 def close_process_group() -> None:
-    """End the group when all have done their work: one that just ends may abort the others."""
+    """End the group when all are finished; a process that just exits may abort the others."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()
         distributed.destroy_process_group()
 
 
 def settings_for_torchrun(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a training with those that take all processes that torchrun started."""
+    """Return settings of training, with the devices and nodes of torchrun if it runs."""
     if not distributed.is_torchelastic_launched():
         return dict(asked)
     everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
@@ -44,14 +44,14 @@ def settings_for_torchrun(asked: Mapping[str, Any]) -> dict[str, Any]:
     for name, number in found.items():
         if asked.get(name, number) != number:
             raise UsageError(
-                f"torchrun has started processes for {name} {number}, not {asked[name]}: leave "
-                "that to torchrun."
+                f"torchrun has started processes for {name} {number}, not {asked[name]}: remove "
+                "the setting, torchrun decides it."
             )
     return {**asked, **found}
 
 
 def first_to_fail() -> bool:
-    """Tell whether no other process has failed yet, so that of several one tells of it."""
+    """Return whether no other process has failed yet, so that only one prints its error."""
     if not distributed.is_initialized():
         return os.environ.get("RANK", "0") == "0"  # all fail alike before they join
     return bool(_get_default_store().add("falconcal/failed", 1) == 1)
@@ -69,12 +69,12 @@ def rank() -> int:
 
 
 def is_first_process() -> bool:
-    """Tell whether this is the process that writes and speaks."""
+    """Return whether this is the process that writes files and prints."""
     return rank() == 0
 
 
 def barrier() -> None:
-    """Wait until all processes have come here, so that what one wrote is there for the others."""
+    """Wait until all processes are here, so that the others see what one has written."""
     if world_size() > 1:
         gather_rows(torch.zeros(1, 1))
 
@@ -82,7 +82,7 @@ def barrier() -> None:
 def gather_rows(rows: Tensor | None) -> list[Tensor]:
     """Return the rows of every process, (N_p, K) in double precision each, on the CPU.
 
-    A process may have fewer rows than the others, or None where it has not even met their width.
+    A process may have fewer rows than the others, or None where it does not know their width.
     """
     rows = torch.empty(0, 0) if rows is None else rows
     rows = rows.double().cpu()
@@ -96,15 +96,15 @@ def gather_rows(rows: Tensor | None) -> list[Tensor]:
 
 
 def broadcast_from_first(numbers: list[float]) -> list[float]:
-    """Return what the first process has in a list of the same length, so that all decide alike."""
+    """Return the first process's numbers in all processes, so that all decide alike."""
     if world_size() == 1:
         return numbers
-    told: list[float] = _exchanged(torch.tensor(numbers, dtype=torch.float64))[0].tolist()
-    return told
+    first: list[float] = _exchanged(torch.tensor(numbers, dtype=torch.float64))[0].tolist()
+    return first
 
 
 def take_statistics_from_first(model: nn.Module) -> None:
-    """Give all processes the first one's running statistics; each has met other batches."""
+    """Give all processes the first one's running statistics; each has seen other batches."""
     for value in model.buffers() if world_size() > 1 else ():
         with torch.no_grad():
             value.copy_(_exchanged(value)[0])
@@ -116,12 +116,12 @@ def check_same(fingerprint: int) -> None:
     if len(set(seen)) > 1:
         raise UserError(
             "expected the same batches in every process, which then takes its share of them, got "
-            "different ones: give a loader that does not shuffle, or falconcal.Examples."
+            "different ones: pass a loader that does not shuffle, or falconcal.Examples."
         )
 
 
 def fingerprint(inputs: Tensor, labels: Tensor, before: int = 0) -> int:
-    """Return a number that batches, one after the other, leave behind."""
+    """Return a checksum of a batch and of those before it."""
     for tensor in (labels, inputs):
         content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         before = zlib.crc32(content.numpy().data, before)
@@ -129,14 +129,14 @@ def fingerprint(inputs: Tensor, labels: Tensor, before: int = 0) -> int:
 
 
 def _exchanged(tensor: Tensor) -> list[Tensor]:
-    """Return the tensor of every process, of the same shape in all, where the own one was."""
-    placed = tensor.contiguous().to(_device())
-    found = [torch.empty_like(placed) for _ in range(world_size())]
-    distributed.all_gather(found, placed)
+    """Return the tensor of every process, of the same shape in all, on this one's device."""
+    own = tensor.contiguous().to(_device())
+    found = [torch.empty_like(own) for _ in range(world_size())]
+    distributed.all_gather(found, own)
     return [other.to(tensor.device) for other in found]
 
 
 def _device() -> torch.device:
-    """Return where the group takes tensors: NCCL alone wants them on its device."""
+    """Return the device of tensors that the group exchanges: NCCL needs its own."""
     on_cuda = distributed.get_backend() == "nccl"
     return torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")

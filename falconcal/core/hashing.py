@@ -42,17 +42,17 @@ def _bits_of(rows: Tensor) -> Tensor:
 
 
 def _mix(state: Tensor) -> Tensor:
-    """SplitMix64's finaliser, in place; multiplication of int64 wraps, which is what it wants."""
+    """SplitMix64's finaliser, in place; multiplication of int64 wraps, as it needs."""
     spare = torch.empty_like(state)
     state.bitwise_xor_(_shift_right(state, 30, spare)).mul_(_signed(0xBF58476D1CE4E5B9))
     state.bitwise_xor_(_shift_right(state, 27, spare)).mul_(_signed(0x94D049BB133111EB))
     return state.bitwise_xor_(_shift_right(state, 31, spare))
 
 
-def _shift_right(state: Tensor, places: int, spare: Tensor) -> Tensor:
+def _shift_right(state: Tensor, count: int, spare: Tensor) -> Tensor:
     # >> on int64 copies the sign bit; the mask makes it a logical shift
-    torch.bitwise_right_shift(state, places, out=spare)
-    return spare.bitwise_and_((1 << (64 - places)) - 1)
+    torch.bitwise_right_shift(state, count, out=spare)
+    return spare.bitwise_and_((1 << (64 - count)) - 1)
 
 
 def _signed(number: int) -> int:

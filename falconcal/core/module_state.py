@@ -1,4 +1,4 @@
-"""Borrowing a module, or the random numbers, and giving them back as they were."""
+"""Mode, weights, device and precision of a module, changed for a while and restored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def check_module(model: object) -> None:
 
 @contextmanager
 def explain_model_errors(inputs: Tensor) -> Iterator[None]:
-    """Say which inputs a model failed on; its own complaint is kept as the cause."""
+    """Turn an error of the model into ours, which names the inputs; its own is the cause."""
     try:
         yield
     except (UserError, torch.OutOfMemoryError):
@@ -35,7 +35,7 @@ def explain_model_errors(inputs: Tensor) -> Iterator[None]:
 
 @contextmanager
 def inference_mode_of(model: nn.Module) -> Iterator[None]:
-    """Put a module into inference mode, then give each of its parts its own mode back."""
+    """Put a module into inference mode, then give each of its parts its own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -47,7 +47,7 @@ def inference_mode_of(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def frozen_weights(model: nn.Module) -> Iterator[None]:
-    """Hold the weights fixed in passes inside; a gradient goes through to what is put in."""
+    """Freeze the weights inside; gradients still flow to the inputs."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in weights:
         weight.requires_grad_(False)
@@ -60,10 +60,10 @@ def frozen_weights(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Take values below 1e-38, the denormal ones, for zero inside: processors are slow with them.
+    """Treat values below 1e-38, denormal ones, as zero inside: processors are slow with them.
 
     L2 shrinks weights to such values, a third of an evidential LeNet on MNIST.
-    It holds for the thread that calls, and for those that it starts.
+    It holds for the calling thread, and for those that it starts.
     """
     before = _takes_denormals_for_zero()
     torch.set_flush_denormal(True)  # does nothing where a processor cannot
@@ -87,7 +87,7 @@ def to_weights_dtype(model: nn.Module, inputs: Tensor) -> Tensor:
 def to_model_device(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return inputs where the model's weights are, floating-point ones in the weights' own type.
 
-    Grey images are laid out with channels last, which no model can tell but by its speed.
+    Grey images get channels last in memory, which changes nothing but the speed.
     """
     weight = next(model.parameters(), torch.empty(0))
     if inputs.ndim == 4 and inputs.shape[1] == 1:
@@ -98,19 +98,19 @@ def to_model_device(model: nn.Module, inputs: Tensor) -> Tensor:
 def channels_last(images: Tensor) -> Tensor:
     """Return images (N, C, H, W) with channels last in memory: convolutions on CPUs run faster."""
     images = images.contiguous(memory_format=torch.channels_last)
-    if images.shape[1] == 1:  # fits both layouts, and is taken for the other but for its stride
+    if images.shape[1] == 1:  # fits both layouts; only the strides make it channels last
         height, width = images.shape[2:]
         images = images.as_strided(images.shape, (height * width, 1, width, 1))
     return images
 
 
 def submodules_in_eval(model: nn.Module) -> list[nn.Module]:
-    """Return the parts that are held in inference mode though the model is not."""
+    """Return the parts that are in inference mode though the model is not."""
     return [part for part in model.modules() if not part.training] if model.training else []
 
 
 def train_except(model: nn.Module, parts: list[nn.Module]) -> None:
-    """Put a model into training mode, but not the parts that rest."""
+    """Put a model into training mode, except for some parts."""
     model.train()
     for part in parts:
         part.training = False

@@ -1,7 +1,7 @@
 """Where a perturbation enters a model: at its inputs, or where tokens become vectors.
 
-Whole numbers cannot be moved a little, so FGSM and MixUp work on a token model's embedding: that of
-its methods ``embed`` and ``classify``, or of the ``nn.Embedding`` that takes the tokens.
+Whole numbers cannot be changed a little, so FGSM and MixUp work on a token model's embedding: that
+of its methods ``embed`` and ``classify``, or of the ``nn.Embedding`` that takes the tokens.
 """
 
 import logging
@@ -24,11 +24,11 @@ class PerturbationPoint:
     moves_inputs = True
 
     def point(self, inputs: Tensor) -> Tensor:
-        """Return what is perturbed, continuous numbers."""
+        """Return what is perturbed: floating-point numbers."""
         return inputs
 
     def run(self, model: nn.Module, inputs: Tensor, point: Tensor) -> Tensor:
-        """Return the model's logits with ``point`` in the place of what ``inputs`` would give."""
+        """Return the model's logits with ``point`` instead of what ``inputs`` would give there."""
         del inputs
         logits: Tensor = model(point)
         return logits
@@ -40,7 +40,7 @@ class PerturbationPoint:
 
 
 class EmbeddingPoint(PerturbationPoint):
-    """A token model's embedding, replaced while the model runs, whoever wraps the model."""
+    """A token model's embedding, replaced while the model runs, also inside a wrapper."""
 
     moves_inputs = False
 
@@ -66,7 +66,7 @@ class EmbeddingPoint(PerturbationPoint):
             logits: Tensor = model(inputs)
         if not asked:
             raise UserError(
-                "expected the model's forward to go through its embedding, it did not: let it be "
+                "expected the model's forward to use its embedding, it did not: write it as "
                 "self.classify(self.embed(tokens)), so that the embedding can be perturbed."
             )
         return logits
@@ -78,7 +78,7 @@ class EmbeddingPoint(PerturbationPoint):
 
 
 def find_perturbation_point(model: nn.Module, inputs: Tensor) -> PerturbationPoint:
-    """Return where a perturbation of such inputs enters the model; any choice is announced."""
+    """Return where a perturbation of such inputs enters the model; a choice is logged."""
     if inputs.is_floating_point():
         return PerturbationPoint()
     if callable(getattr(model, "embed", None)) and callable(getattr(model, "classify", None)):
@@ -97,7 +97,7 @@ def input_gradient(
     perturbation_point: PerturbationPoint | None = None,
 ) -> Tensor:
     """Return the gradient of the cross-entropy there; the model is left as it was."""
-    # recurrent layers on CUDA have no gradient in inference mode but without cuDNN
+    # with cuDNN, recurrent layers have no gradient in inference mode
     with inference_mode_of(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         start = to_model_device(model, inputs.detach())
         perturbation_point = perturbation_point or find_perturbation_point(model, start)
@@ -105,7 +105,7 @@ def input_gradient(
         logits = perturbation_point.run(model, start, point)
         target = labels.long().to(point.device)
         loss = nn.functional.cross_entropy(logits, target, reduction="sum")
-        if not loss.requires_grad:  # a model of steps, such as histogram binning: level everywhere
+        if not loss.requires_grad:  # a step function, such as histogram binning, has gradient 0
             return torch.zeros_like(point).to(inputs.device)
         (gradient,) = torch.autograd.grad(loss, point)
     return gradient.to(inputs.device, point.dtype)

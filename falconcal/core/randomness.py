@@ -7,7 +7,7 @@ import torch
 
 
 def combined_seed(*parts: int) -> int:
-    """Return one seed of several numbers, within what a generator takes."""
+    """Return one seed made of several numbers, in the range of a generator."""
     mixed = 0
     for part in parts:
         mixed = (mixed * 1_000_003 + part) % 2**63
@@ -16,7 +16,7 @@ def combined_seed(*parts: int) -> int:
 
 @contextmanager
 def seeded_random(seed: int) -> Iterator[None]:
-    """Seed torch inside the ``with``; outside, the caller's random state goes on undisturbed."""
+    """Seed torch inside the ``with``; afterwards the caller's random state is as before."""
     devices = list(range(torch.cuda.device_count()))
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)

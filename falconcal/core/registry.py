@@ -1,4 +1,4 @@
-"""Looking a thing up by name: in its table, or as package.module:Name from outside."""
+"""Look up an entry by name: in its table, or as package.module:Name in other code."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ def check_name(kind: str, name: object) -> None:
 
 
 def look_up(kind: CodeKind, name: str, table: Mapping[str, EntryT], trust: Trust) -> EntryT:
-    """Return the entry of a table, or what ``package.module:Name`` names, if that is trusted."""
+    """Return the entry of a table, or what ``package.module:Name`` names, if it is trusted."""
     check_name(kind.word, name)
     if name in table:
         return table[name]
@@ -27,7 +27,7 @@ def look_up(kind: CodeKind, name: str, table: Mapping[str, EntryT], trust: Trust
 
 
 def name_and_settings(kind: str, entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return what TOML says of an entry: its name alone, or a table of its name and settings."""
+    """Return the name and the settings of an entry in TOML: a name, or a table of both."""
     if isinstance(entry, str):
         return entry, {}
     if not isinstance(entry, Mapping):

@@ -1,12 +1,13 @@
-"""The door: settings are frozen dataclasses, checked by pydantic whenever one is made.
+"""Settings are frozen dataclasses, checked by pydantic whenever one is made.
 
 A value that comes from Python, TOML, the command line or saved JSON passes the same check, so the
-code behind the door never asks again.
+code that uses it need not check again.
 """
 
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import (
     Annotated,
@@ -31,6 +32,7 @@ LearningRate = PositiveNumber
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(gt=0, lt=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1)]
+StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 Strengths = Annotated[tuple[NonNegative, ...], Field(min_length=1, strict=False)]
 
 SettingsT = TypeVar("SettingsT")
@@ -39,12 +41,37 @@ ResultT = TypeVar("ResultT")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(cls: type[SettingsT]) -> type[SettingsT]:
-    """Make a class a frozen, keyword-only dataclass whose values are checked."""
-    config = pydantic.ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+    """Make a class a frozen, keyword-only dataclass whose values are checked.
+
+    A string under a field describes it: ``described_settings`` returns it.
+    """
+    config = pydantic.ConfigDict(
+        extra="forbid", strict=True, arbitrary_types_allowed=True, use_attribute_docstrings=True
+    )
     decorate: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)
     checked = decorate(cls)
     checked.__init__ = _readable(checked.__init__)
     return cast("type[SettingsT]", checked)
+
+
+def described_settings(cls: type) -> dict[str, str]:
+    """Return the description of each setting of a class by name, empty where there is none.
+
+    pydantic keeps a description in the class whose source has it, so it is looked for in the
+    class itself and then in those that it inherits from.
+    """
+    fields_of_classes = [vars(base).get("__pydantic_fields__", {}) for base in cls.__mro__]
+    return {
+        setting.name: next(
+            (
+                description
+                for fields in fields_of_classes
+                if setting.name in fields and (description := fields[setting.name].description)
+            ),
+            "",
+        )
+        for setting in dataclasses.fields(cls)
+    }
 
 
 def call_checked(what: str, make: Callable[..., ResultT], *given: Any, **values: Any) -> ResultT:
@@ -98,14 +125,14 @@ def _plain(value: Any) -> Any:
 
 
 def _readable(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor with pydantic's report turned into our own words."""
+    """Return the constructor with pydantic's report turned into our own message."""
 
     @functools.wraps(init)
     def checked_init(self: Any, /, *args: Any, **values: Any) -> None:
         if args:
             raise UsageError(f"{type(self).__name__} takes settings by name, got {args[0]!r}.")
         try:
-            init(self, **values)
+            init(self, **_with_present_names(self, values))
         except pydantic.ValidationError as error:
             known = [field.name for field in dataclasses.fields(self)]
             raise UsageError(_explain(type(self).__name__, known, error)) from None
@@ -119,10 +146,33 @@ def _explain(what: str, known: list[str], error: pydantic.ValidationError) -> st
 
 
 def _explain_one(known: list[str], problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])
+    setting = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "unexpected_keyword_argument":
-        return f"unknown setting {place!r}. {did_you_mean(place, known)}"
+        return f"unknown setting {setting!r}. {did_you_mean(setting, known)}"
     if problem["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
-        return f"{place} is missing"  # what was given instead is everything else
+        return f"{setting} is missing"  # the input of this problem is all other settings
     expected = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    return f"{place} {expected}, got {problem['input']!r}"
+    return f"{setting} {expected}, got {problem['input']!r}"
+
+
+RENAMED = {"share": "calibration_fraction", "judging_examples": "selection_examples"}  # old: new
+
+
+def renamed_settings(known: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under their present names, where ``known`` are those that are taken."""
+    known = set(known)
+    given = {}
+    for name, value in values.items():
+        new = RENAMED.get(name, name)
+        renamed = name not in known and new in known
+        if renamed and new in values:
+            raise UsageError(f"expected {new} alone, got {name}, its old name, too: remove {name}.")
+        given[new if renamed else name] = value
+    return given
+
+
+def _with_present_names(instance: Any, values: dict[str, Any]) -> dict[str, Any]:
+    renamed = renamed_settings([field.name for field in dataclasses.fields(instance)], values)
+    for name in values.keys() - renamed.keys():
+        warnings.warn(f"{name} is now called {RENAMED[name]}.", FutureWarning, stacklevel=3)
+    return renamed

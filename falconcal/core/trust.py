@@ -2,8 +2,8 @@
 
 A file (a model, a study, settings, a checkpoint) may name what falconcal's tables hold. Code from
 outside, ``package.module:Name``, is imported only when a person has named its package, and called
-only when it is what was asked for and really belongs to that package. The standard library and
-falconcal's own functions are never called by name, whoever asks.
+only when it is of the kind that was asked for and defined in that package. The standard library and
+falconcal's own functions are never called by name.
 """
 
 import importlib
@@ -23,11 +23,11 @@ OPTION = "--trust-code"
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose code a person lets be imported; it is never read from a file nor written to one."""
+    """Whose code may be imported; it is never read from a file nor written to one."""
 
     packages: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()  # whole ones, package.module:Name, that the person typed
-    anything: bool = False  # the person has named it by calling from their own Python
+    names: frozenset[str] = frozenset()  # package.module:Name, as the person typed them
+    anything: bool = False  # the call comes from the person's own Python
 
     def allows(self, name: str) -> bool:
         """Return whether ``package.module:Name`` may be imported."""
@@ -42,7 +42,7 @@ class Trust:
         return replace(self, names=self.names | set(_names_in(values)))
 
 
-NOBODY = Trust()  # what a file has by itself
+NOBODY = Trust()  # for a file's own names
 PERSON = Trust(anything=True)
 
 
@@ -56,7 +56,7 @@ def trusting(packages: Iterable[str] | None) -> Trust:
 
 @dataclass(frozen=True)
 class CodeKind:
-    """What a name may stand for: the word for it, what is expected, and whether a thing is one."""
+    """What a name may stand for: the word for it, what is expected, and a check of it."""
 
     word: str
     expected: str
@@ -64,7 +64,7 @@ class CodeKind:
 
 
 def find_code(kind: CodeKind, name: str, trust: Trust) -> Any:
-    """Return what ``package.module:Name`` names, if the rule lets it be imported and called."""
+    """Return what ``package.module:Name`` names, if the rule allows it."""
     check_allowed(kind.word, name, trust)
     found = _imported(kind.word, name)
     if not kind.fits(found):
@@ -93,7 +93,7 @@ def check_takes(what: str, make: Callable[..., Any], *given: object, **values: o
     try:
         inspect.signature(make).bind(*given, **values)
     except (TypeError, ValueError) as error:  # also what has no signature
-        raise UsageError(f"{what} cannot be called with what is given: {error}.") from None
+        raise UsageError(f"{what} cannot be called with these arguments: {error}.") from None
 
 
 def is_function(thing: object) -> bool:
@@ -102,10 +102,10 @@ def is_function(thing: object) -> bool:
 
 
 def returns(make: object) -> object:
-    """Return what the annotation of a function says that it returns, None if it says nothing."""
+    """Return the annotated return type of a function, None if it has none."""
     try:
         return inspect.get_annotations(_bare(make), eval_str=True).get("return")
-    except Exception:  # an annotation that names what is not there
+    except Exception:  # an annotation that cannot be evaluated
         return None
 
 
@@ -130,7 +130,7 @@ def _check_never(word: str, name: str, module: str) -> None:
 
 
 def _check_home(word: str, name: str, found: object, trust: Trust) -> None:
-    """Refuse what a module only passes on, as ``mine:system`` after ``from os import system``."""
+    """Refuse what a module only imports, as ``mine:system`` after ``from os import system``."""
     bare = _bare(found)
     if not inspect.isclass(bare) and not inspect.isfunction(bare):
         return  # a record of falconcal's own, such as a shift: data, which is not called
@@ -147,10 +147,10 @@ def _check_home(word: str, name: str, found: object, trust: Trust) -> None:
 def _imported(word: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # only now: a folder of strangers must not lend modules to others
+        sys.path.append(here)  # only now, so that no other import finds modules there
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+    except (Exception, SystemExit) as error:  # importing runs the module, which may raise anything
         raise UsageError(
             f"cannot import {word} {name!r}: {type(error).__name__}: {error}. Expected "
             "package.module:Name, importable from the current folder or an installed package."
@@ -158,7 +158,7 @@ def _imported(word: str, name: str) -> Any:
 
 
 def _standard(package: str) -> bool:
-    """Return whether a package comes with Python, by its name or by where it lies."""
+    """Return whether a package comes with Python, by its name or its location."""
     if package in sys.stdlib_module_names or package in sys.builtin_module_names:
         return True
     try:
@@ -178,7 +178,7 @@ def _bare(thing: object) -> Any:
     """Return the function or class inside decorators."""
     try:
         return inspect.unwrap(thing)  # type: ignore[arg-type]
-    except ValueError:  # it claims to wrap itself
+    except ValueError:  # it wraps itself
         return thing
 
 

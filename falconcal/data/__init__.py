@@ -1,8 +1,8 @@
-"""Datasets: one file each, and the table of them.
+"""Datasets: parts of examples, batches of them, and the table of datasets.
 
-Adding one: write ``data/NAME.py`` and add a line to ``DATASETS``: a function ``load() -> Dataset``
-or, where there is something to choose, a class of settings with the verb ``load``. Where the test
-part can be had alone, as outliers are, the class has ``load_test`` too.
+To add one, write ``data/sets/NAME.py`` and add a line to ``DATASETS``: a function
+``load() -> Dataset`` or, where there is something to choose, a class of settings with a method
+``load``. If the test part has files of its own, the class has ``load_test`` too.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ from falconcal.errors import UserError
 from falconcal.io.image_files import Framing
 
 DATASETS: dict[str, Callable[..., Any]] = {
-    "digits": digits.load,
+    "digits": digits.load_digits_dataset,
     "mnist": mnist.Mnist,
     "fashion_mnist": fashion_mnist.FashionMnist,
     "cifar10": cifar10.Cifar10,
@@ -52,6 +52,7 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "npz": own_arrays.Npz,
     "csv": own_arrays.Csv,
 }
+"""The datasets by name: functions, or classes of settings with ``load``."""
 
 __all__ = [
     "DATASETS",
@@ -67,11 +68,7 @@ __all__ = [
     "Preparation",
     "TensorBatches",
     "Texts",
-    "check_dataset",
-    "is_loader",
     "load_dataset",
-    "load_named",
-    "load_named_test",
     "load_test",
     "sample",
     "subset_all_parts",
@@ -80,17 +77,56 @@ __all__ = [
 
 
 def load_dataset(name: str, **settings: Any) -> Dataset:
-    """Return a dataset by its name in the table, with settings of its own."""
+    """Return a dataset by name.
+
+    ``falconcal list datasets`` shows the names. Only ``digits`` and ``sensors`` need no files;
+    others are looked for in the folder that ``FALCONCAL_DATA`` names, then in the cache, and
+    downloaded where that is possible.
+
+    Args:
+        name: A name in ``DATASETS``, or ``package.module:Name`` of your own loader.
+        **settings: The settings of the dataset.
+
+    Returns:
+        The dataset, with its three parts.
+
+    Raises:
+        UsageError: The name or a setting is not known.
+        UserError: Files are missing or damaged.
+
+    Example:
+        >>> import falconcal
+        >>> digits = falconcal.load_dataset("digits")
+        >>> len(digits.train), len(digits.validation), len(digits.test), len(digits.classes)
+        (1200, 200, 397, 10)
+    """
     return load_named(name, settings, PERSON)
 
 
 def load_test(name: str, **settings: Any) -> Part:
-    """Return the test part alone, from its own files where they are apart, as for outliers."""
+    """Return only the test part of a dataset, for example to use it as outliers.
+
+    Args:
+        name: A name in ``DATASETS``, or ``package.module:Name`` of your own loader.
+        **settings: The settings of the dataset.
+
+    Returns:
+        The test part; other files are not read where the test part has its own.
+
+    Raises:
+        UsageError: The name or a setting is not known.
+        UserError: Files are missing or damaged.
+
+    Example:
+        >>> import falconcal
+        >>> len(falconcal.data.load_test("digits"))
+        397
+    """
     return load_named_test(name, settings, PERSON)
 
 
 def load_named(name: str, settings: Mapping[str, Any], trust: Trust) -> Dataset:
-    """Return a dataset that a file names, with settings of its own."""
+    """Return a dataset that a file names, with its settings."""
     dataset = _verb(name, settings, "load", trust)()
     if not isinstance(dataset, Dataset):
         raise UserError(f"expected dataset {name!r} to load a falconcal.Dataset, got {dataset!r}.")
@@ -98,8 +134,8 @@ def load_named(name: str, settings: Mapping[str, Any], trust: Trust) -> Dataset:
 
 
 def load_named_test(name: str, settings: Mapping[str, Any], trust: Trust) -> Part:
-    """Return the test part alone of a dataset that a file names."""
-    alone = hasattr(look_up(KIND, name, DATASETS, trust), "load_test")
+    """Return only the test part of a dataset that a file names."""
+    alone = hasattr(look_up(DATASET_CODE, name, DATASETS, trust), "load_test")
     part: Part = (
         _verb(name, settings, "load_test", trust)()
         if alone
@@ -109,25 +145,25 @@ def load_named_test(name: str, settings: Mapping[str, Any], trust: Trust) -> Par
 
 
 def check_dataset(name: str, settings: Mapping[str, Any], trust: Trust) -> None:
-    """Refuse a name or settings that cannot be, before anything is loaded."""
+    """Refuse a name or settings that are not valid, before anything is loaded."""
     _verb(name, settings, "load", trust)
 
 
 def is_loader(thing: object) -> bool:
-    """Return whether a thing can be a dataset: a function, or a class with the verb ``load``."""
+    """Return whether a thing can load a dataset: a function, or a class with ``load``."""
     if isinstance(thing, type):
         return callable(getattr(thing, "load", None))
     return is_function(thing)
 
 
-KIND = CodeKind(
+DATASET_CODE = CodeKind(
     "dataset", "a function that returns a falconcal.Dataset, or a class with load", is_loader
 )
 
 
 def _verb(name: str, settings: Mapping[str, Any], verb: str, trust: Trust) -> Callable[[], Any]:
     """Return what loads a dataset, its settings checked."""
-    found = look_up(KIND, name, DATASETS, trust)
+    found = look_up(DATASET_CODE, name, DATASETS, trust)
     if name not in DATASETS:
         check_takes(f"dataset {name}", found, **settings)
     if isinstance(found, type):

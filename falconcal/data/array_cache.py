@@ -1,4 +1,4 @@
-"""Data decoded once: arrays in the user's cache, memory-mapped ever after."""
+"""Data that is decoded once, then kept as arrays in the user's cache and memory-mapped."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ Arrays = tuple[numpy.ndarray, ...]
 def cached_arrays(
     name: str, sources: Sequence[Path], make: Callable[[], Arrays], *recipe: object
 ) -> Arrays:
-    """Return arrays that are made of files, the first time by ``make``, then from the cache.
+    """Return arrays made of files, the first time by ``make``, then from the cache.
 
-    They are made anew when a file has another place, size or time, or the recipe is another.
+    They are made again when a file's path, size or time has changed, or the recipe.
     """
     folder = cache_folder() / "decoded" / f"{name}-{_key(sources, recipe)}"
     found = _read(folder)
@@ -38,7 +38,7 @@ def _key(sources: Sequence[Path], recipe: tuple[object, ...]) -> str:
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Return the arrays of a folder whose last file is there; a damaged one is no array."""
+    """Return the arrays of a folder, None if it is not complete or a file is damaged."""
     try:
         count = int((folder / "count").read_text())
         files = [folder / f"{number}.npy" for number in range(count)]

@@ -1,6 +1,6 @@
 """The paper's augmentation of CIFAR-10: rotation by 15 degrees, shifts by 10 %, horizontal flips.
 
-A whole batch at once, each image by a map of its own; pixels outside take the nearest edge pixel.
+A whole batch at once, each image by its own map; pixels outside take the nearest edge pixel.
 """
 
 import math
@@ -30,6 +30,6 @@ def warped(images: Tensor, angle: Tensor, mirror: Tensor, down: Tensor, across: 
             torch.stack([sine * mirror, cosine, down], 1),
         ],
         1,
-    )  # (N, 2, 3), from places in the outcome to places in the image
+    )  # (N, 2, 3), from positions in the result to positions in the image
     grid = functional.affine_grid(maps.to(images), list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)

@@ -11,7 +11,26 @@ from falconcal.errors import UserError
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range that input values can take: a fact of the data, not of a method."""
+    """The range that input values can take: a property of the data, not of a method.
+
+    FALCON and FGSM perturb inputs by a fraction of the range and clip them to it.
+
+    Args:
+        low: The lowest value.
+        high: The highest value.
+
+    Raises:
+        UserError: ``low`` is not below ``high``, or one of them is not finite.
+
+    Example:
+        >>> import torch
+        >>> from falconcal import Bounds
+        >>> bounds = Bounds(0.0, 255.0)
+        >>> bounds.range
+        255.0
+        >>> bounds.clip(torch.tensor([-3.0, 300.0])).tolist()
+        [0.0, 255.0]
+    """
 
     low: float
     high: float
@@ -27,9 +46,11 @@ class Bounds:
 
     @property
     def range(self) -> float:
+        """The distance from the lowest value to the highest."""
         return self.high - self.low
 
     def clip(self, inputs: Tensor) -> Tensor:
+        """Return the inputs with values outside moved to the nearest end."""
         return inputs.clamp(self.low, self.high)
 
     def check(

@@ -1,6 +1,6 @@
-"""Your own files in folders: train, validation and test, in each a folder a class.
+"""Your own files in folders: train, validation and test, with one folder per class in each.
 
-Without validation, or test, a seeded share of the training files serves.
+Without validation, or test, a seeded share of the training files is held out for it.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ HeldOut = Annotated[float, Field(gt=0, lt=1)]
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Image files of one part, with labels in the order of the classes' names."""
+    """Files of one part, with labels in the order of the classes' names."""
 
     files: Sequence[Path]
     labels: numpy.ndarray  # (N,)
@@ -38,16 +38,16 @@ class LabelledFiles:
 
 def list_parts(root: Path, endings: frozenset[str], held_out: float) -> dict[str, LabelledFiles]:
     """Return the files of the three parts; those without a folder are held out of training."""
-    places = {
+    folders = {
         part: next((root / name for name in names if (root / name).is_dir()), None)
         for part, names in PART_FOLDERS.items()
     }
-    train = list_files(places["train"] or root, endings)
+    train = list_files(folders["train"] or root, endings)
     parts = {}
     for part in ("test", "validation"):
-        place = places[part]
-        if place is not None:
-            parts[part] = list_files(place, endings, train.classes)
+        folder = folders[part]
+        if folder is not None:
+            parts[part] = list_files(folder, endings, train.classes)
         else:
             train, parts[part] = split_off(train, held_out)
     return {**parts, "train": train}
@@ -56,21 +56,21 @@ def list_parts(root: Path, endings: frozenset[str], held_out: float) -> dict[str
 def list_files(
     folder: Path, endings: frozenset[str], classes: tuple[str, ...] | None = None
 ) -> LabelledFiles:
-    """Return the files with such endings in a folder that has a folder a class."""
+    """Return the files with such endings in a folder that has one folder per class."""
     found = {
-        place.name: files_below(place, endings)
-        for place in sorted(folder.iterdir())
-        if place.is_dir() and not place.name.startswith(".")
+        inner.name: files_below(inner, endings)
+        for inner in sorted(folder.iterdir())
+        if inner.is_dir() and not inner.name.startswith(".")
     }
     names = classes or tuple(name for name, files in found.items() if files)
     strange = [name for name, files in found.items() if files and name not in names]
     if len(names) < 2 or strange or not any(found.values()):
         raise UserError(
             f"{folder}: expected a folder of files for each class, "
-            + (f"got classes that training lacks: {', '.join(strange)}." if strange
+            + (f"got classes that training does not have: {', '.join(strange)}." if strange
                else f"at least two, found {len(names)}.")
         )  # fmt: skip
-    files = [(file, names.index(name)) for name, some in found.items() for file in some]
+    files = [(file, names.index(name)) for name, listed in found.items() for file in listed]
     return LabelledFiles(
         [file for file, _ in files], numpy.array([label for _, label in files]), names
     )

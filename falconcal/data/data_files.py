@@ -1,4 +1,4 @@
-"""The files that datasets are made of: what they are called, where they lie and come from.
+"""The files that datasets are made of: their names, folders and addresses.
 
 Checksums are those that the authors, or libraries that many people use, publish.
 """
@@ -6,13 +6,13 @@ Checksums are those that the authors, or libraries that many people use, publish
 from dataclasses import dataclass
 from pathlib import Path
 
-from falconcal.data.fetching import RemoteFile, fetch
+from falconcal.data.fetching import RemoteFile, fetch_file
 from falconcal.data.locations import cache_folder, find_file, missing_file_error, search_folders
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file: the folders it may lie in, the names it may have, and where it comes from."""
+    """One file: the folders it may be in, the names it may have, and where it comes from."""
 
     dataset: str
     folders: tuple[str, ...]
@@ -25,21 +25,21 @@ class DataFile:
         return find_file(search_folders(self.folders, path), self.names)
 
     def find_or_fetch(self, path: str | None = None) -> Path:
-        """Return the file, downloaded if it is not here; at a path that is given it has to be."""
+        """Return the file, downloaded if it is not here; a path that is given must have it."""
         found = self.find(path)
         if found is None and path is not None:
             raise missing_file_error(self.dataset, self.names, search_folders(self.folders, path))
         return found or self.fetch()
 
     def fetch(self) -> Path:
-        """Return the file in the cache, downloaded if it is not there whole."""
-        return fetch(self.remote, cache_folder() / self.folders[0] / self.names[0])
+        """Return the file in the cache, downloaded if it is not there."""
+        return fetch_file(self.remote, cache_folder() / self.folders[0] / self.names[0])
 
 
 def _digits(
-    dataset: str, places: tuple[str, ...], roots: tuple[str, ...], files: str
+    dataset: str, folders: tuple[str, ...], roots: tuple[str, ...], files: str
 ) -> list[DataFile]:
-    """Return sources of MNIST's form; a line a file: name, size, md5, and md5 of its content."""
+    """Return files of MNIST's form, one per line: name, size, md5, and md5 of the content."""
     sources = []
     for line in files.strip().splitlines():
         name, size, checksum, *content = line.split()
@@ -47,7 +47,7 @@ def _digits(
             tuple(f"{root}/{name}.gz" for root in roots), f"md5:{checksum}", int(size)
         )
         names = (f"{name}.gz", name)
-        sources.append(DataFile(dataset, places, names, remote, *content))
+        sources.append(DataFile(dataset, folders, names, remote, *content))
     return sources
 
 

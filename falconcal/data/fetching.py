@@ -1,8 +1,8 @@
-"""Downloads into the user's cache: checked against a checksum before they bear their name.
+"""Downloads into the user's cache, each checked against its published checksum.
 
-Pooch writes to a temporary file and moves it when the checksum fits, so a part is never taken for
-the whole. What is longer than published is given up at once. Mirrors are tried in turn.
-``FALCONCAL_OFFLINE`` forbids all of it. Nothing is unpacked: archives are read in place.
+Pooch writes to a temporary file and moves it when the checksum fits, so a partial file is never
+used. A download that is longer than published is stopped. Mirrors are tried in turn.
+``FALCONCAL_OFFLINE`` forbids all downloads. Archives are read without being unpacked.
 """
 
 import logging
@@ -24,7 +24,7 @@ from falconcal.io.atomic import creating
 
 OFFLINE = "FALCONCAL_OFFLINE"
 TIMEOUT = 30  # seconds without an answer
-PIECE = 2**16  # bytes
+DOWNLOAD_PIECE = 2**16  # bytes
 
 
 def offline() -> bool:
@@ -40,7 +40,7 @@ class RemoteFile:
     size: int  # bytes
 
 
-def fetch(remote: RemoteFile, target: Path) -> Path:
+def fetch_file(remote: RemoteFile, target: Path) -> Path:
     """Return the file, downloaded from the first address that gives the right one."""
     if offline():
         raise UserError(
@@ -54,9 +54,9 @@ def fetch(remote: RemoteFile, target: Path) -> Path:
         except (ValueError, OSError) as error:  # requests' errors are OSErrors
             reasons.append(f"{url}: {_reason(error)}")
     raise UserError(
-        f"cannot download {target.name}, nothing of it is kept:\n  "
+        f"cannot download {target.name}:\n  "
         + "\n  ".join(reasons)
-        + f"\nFetch it by other means, put it into {target.parent}, and try again."
+        + f"\nGet it some other way, put it into {target.parent}, and try again."
     )
 
 
@@ -78,11 +78,11 @@ def _fetch_from(url: str, remote: RemoteFile, target: Path) -> Path:
 def _download(
     url: str, target: str, _: object, *, size: int, advance: Callable[[int], None]
 ) -> None:
-    """Write what an address gives into a file, as long as it can be what was published."""
+    """Write a download to a file; stop when it is longer than published."""
     with requests.get(url, timeout=TIMEOUT, stream=True) as answer, Path(target).open("wb") as file:
         answer.raise_for_status()
         _check_length(int(answer.headers.get("content-length", 0)), size)
-        for piece in answer.iter_content(PIECE):
+        for piece in answer.iter_content(DOWNLOAD_PIECE):
             file.write(piece)
             _check_length(file.tell(), size)
             advance(len(piece))
@@ -90,10 +90,10 @@ def _download(
 
 def _check_length(length: int, size: int) -> None:
     if length > size:
-        raise TooLongError(f"gives more than the {size:,} bytes that were published")
+        raise _TooLongError(f"gives more than the {size:,} bytes that were published")
 
 
-class TooLongError(ValueError):
+class _TooLongError(ValueError):
     """A download that cannot be the published file."""
 
 
@@ -102,7 +102,7 @@ def _reason(error: Exception) -> str:
         return f"the server answers {error.response.status_code}"
     if isinstance(error, requests.ConnectionError | requests.Timeout):
         return "cannot be reached, or broke off"
-    if isinstance(error, TooLongError):
+    if isinstance(error, _TooLongError):
         return str(error)
     if "hash" in str(error):
         return "gave another file than was published (wrong checksum), or broke off"
@@ -111,7 +111,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep pooch from logging beside the bar."""
+    """Keep pooch from logging next to the bar."""
     logger = pooch.get_logger()
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -123,7 +123,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _bar(title: str, size: int) -> Iterator[Callable[[int], None]]:
-    """Show how much of a file is there; what is given counts the bytes that have come."""
+    """Show a progress bar; the function that is given advances it by a number of bytes."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     if not console.is_terminal:

@@ -14,24 +14,44 @@ from falconcal.data.part import Examples, InMemoryPart, Part
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, framing_of_shape
 
-PIXELS = Bounds(0.0, 1.0)
+PIXEL_BOUNDS = Bounds(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Images(InMemoryPart):
-    """Images in memory or memory-mapped; what is given out are floats from 0 to 1.
+    """Images held as bytes, in memory or memory-mapped; batches are floats from 0 to 1.
 
-    Channels lie last, as training wants them: gathering bytes so and making them floats takes a
-    third of the time of gathering floats and laying them out.
+    Channels are last in memory: gathering bytes in that order and making them floats takes a third
+    of the time of gathering floats and changing their order.
+
+    Args:
+        pixels: Bytes (N, height, width, channels), uint8.
+        labels: Whole numbers (N,) from 0 to C - 1, or -1 for an example of no known class.
+        classes: The names of the C classes.
+        bounds: The range of the inputs.
+        tokens: None: images are not tokens.
+        texts: None.
+        framing: How image files became these images, if they did.
+
+    Raises:
+        UserError: The pixels are not bytes of four axes, or labels do not fit.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.data import Images
+        >>> pixels = torch.full((2, 4, 4, 3), 255, dtype=torch.uint8)
+        >>> images = Images(pixels, torch.tensor([0, 1]), ("cat", "dog"))
+        >>> images.inputs.shape, float(images.inputs.max())
+        (torch.Size([2, 3, 4, 4]), 1.0)
     """
 
     pixels: Tensor  # (N, H, W, channels) uint8
     labels: Tensor  # (N,)
     classes: tuple[str, ...]
-    bounds: Bounds = PIXELS
+    bounds: Bounds = PIXEL_BOUNDS
     tokens: None = None
     texts: None = None
-    framing: Framing | None = None  # how picture files became these images, if they did
+    framing: Framing | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pixels", as_tensor(self.pixels, "pixels"))
@@ -46,17 +66,17 @@ class Images(InMemoryPart):
 
     @property
     def inputs(self) -> Tensor:  # type: ignore[override]
-        """All images as floats, (N, channels, H, W): four times the memory, so rather batches."""
+        """All images as floats, (N, channels, H, W), which take four times the memory."""
         return as_floats(self.pixels)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example."""
         height, width, channels = self.pixels.shape[1:]
         return channels, height, width
 
     def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Return the inputs and labels of some examples."""
+        """Return the inputs and labels at some indices."""
         if isinstance(which, slice):
             return as_floats(self.pixels[which]), self.labels[which]
         return as_floats(self.pixels.index_select(0, which)), self.labels[which]
@@ -67,6 +87,7 @@ class Images(InMemoryPart):
         return Examples(*held, self.bounds, self.classes, framing=self.framing)
 
     def part(self, which: slice) -> "Images":
+        """Return some of the images, still as bytes."""
         return replace(self, pixels=self.pixels[which], labels=self.labels[which])
 
 
@@ -82,8 +103,8 @@ def in_range(pixels: Tensor, bounds: Bounds | None) -> Tensor:
 
 
 def framing_of(part: Part) -> Framing:
-    """Return how picture files become inputs like those of a part: as its own did, if they did."""
-    own: Framing | None = getattr(part, "framing", None)  # a part from outside need not have it
+    """Return how image files become inputs like those of a part."""
+    own: Framing | None = getattr(part, "framing", None)  # a user's own part need not have it
     return own or framing_of_shape(part.shape)
 
 
@@ -94,10 +115,10 @@ def as_images(
     source: object,
     framing: Framing | None = None,
 ) -> Images:
-    """Return bytes (N, H, W) or (N, H, W, channels) as images; the source is for mistakes."""
+    """Return bytes (N, H, W) or (N, H, W, channels) as images; errors name the source."""
     if len(pixels) != len(labels):
         raise UserError(
-            f"{source}: expected a label an image, got {len(pixels)} images and {len(labels)} "
+            f"{source}: expected one label per image, got {len(pixels)} images and {len(labels)} "
             "labels: do the files belong together?"
         )
     whole = pixels[..., None] if pixels.ndim == 3 else pixels

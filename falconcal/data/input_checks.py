@@ -11,7 +11,7 @@ from falconcal.errors import UserError
 
 def check_size(size: int) -> None:
     if not isinstance(size, Integral) or size < 1:
-        raise UserError(f"a batch holds at least 1 example, a whole number, got size {size!r}.")
+        raise UserError(f"expected a batch size of 1 or more, a whole number, got {size!r}.")
 
 
 def check_inputs(inputs: Tensor) -> None:
@@ -30,7 +30,7 @@ def check_inputs(inputs: Tensor) -> None:
 
 
 def check_tokens(inputs: Tensor, tokens: int | None) -> None:
-    """Refuse inputs that are not the tokens that they are said to be."""
+    """Refuse inputs that are not tokens, whole numbers from 0 to ``tokens`` - 1."""
     if tokens is None:
         return
     if inputs.is_floating_point():
@@ -44,10 +44,10 @@ def check_tokens(inputs: Tensor, tokens: int | None) -> None:
 
 
 def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
-    """Refuse labels that are not one whole number an example, from -1 up to below ``classes``."""
+    """Refuse labels that are not one whole number per example, from -1 to ``classes`` - 1."""
     if labels.shape != (examples,):
         raise UserError(
-            f"expected one label an example, shape ({examples},), got shape {shape_of(labels)}."
+            f"expected one label per example, shape ({examples},), got shape {shape_of(labels)}."
         )
     check_integer_labels(labels)
     labels = labels.long()  # unsigned ones would wrap below 0

@@ -1,4 +1,4 @@
-"""What there is of the datasets' files, and whether it is what was published."""
+"""Which files of the datasets are here, and whether they are as published."""
 
 import gzip
 import hashlib
@@ -17,21 +17,21 @@ Verification = Literal["as published", "not as published", "not here"]
 
 @dataclass(frozen=True)
 class FileStatus:
-    """A file of a dataset: what it is called, where it lies, how large a download it is."""
+    """A file of a dataset: its name, its path if it is here, and the size of the download."""
 
     dataset: str
     file: str
-    place: Path | None
+    path: Path | None
     megabytes: float
 
 
 def file_statuses() -> list[FileStatus]:
-    """Return every file that can be downloaded, and where it lies if it is here."""
-    return [_holding(name, source) for name, sources in SOURCES.items() for source in sources]
+    """Return every file that can be downloaded, with its path if it is here."""
+    return [_status(name, source) for name, sources in SOURCES.items() for source in sources]
 
 
 def fetch_dataset(name: str) -> list[Path]:
-    """Return the files of a dataset, those that are not here downloaded."""
+    """Return the files of a dataset; those that are not here are downloaded."""
     return [source.find() or _other_layout(source) or source.fetch() for source in _sources(name)]
 
 
@@ -54,19 +54,19 @@ def _sources(name: str) -> tuple[DataFile, ...]:
     return SOURCES[name]
 
 
-def _holding(name: str, source: DataFile) -> FileStatus:
-    place = source.find() or _other_layout(source)
-    return FileStatus(name, source.names[0], place, source.remote.size / 1e6)
+def _status(name: str, source: DataFile) -> FileStatus:
+    path = source.find() or _other_layout(source)
+    return FileStatus(name, source.names[0], path, source.remote.size / 1e6)
 
 
 def _other_layout(source: DataFile) -> Path | None:
-    """Return where CIFAR-10 lies unpacked or as arrays: several files instead of one."""
+    """Return the folder of CIFAR-10 unpacked or as arrays: several files instead of one."""
     files = cifar10.find_unpacked("train", None) if source is CIFAR10 else None
     return files[0][0].parent if files else None
 
 
 def _published(path: Path, source: DataFile) -> bool:
-    """Tell whether a file has the published bytes, or their content packed in another way."""
+    """Return whether a file has the published bytes, or their content packed in another way."""
     if path.name == source.names[0] and checksum_fits(path, source.remote.checksum):
         return True
     if source.content is None:

@@ -1,4 +1,4 @@
-"""Where data lies: a path given, the folder in ``FALCONCAL_DATA``, the user's cache, in this order.
+"""Where data is looked for: the path given, the folder in ``FALCONCAL_DATA``, the cache.
 
 ``FALCONCAL_CACHE`` moves the cache, which holds downloads and data that was decoded once.
 """
@@ -25,7 +25,7 @@ def data_folder() -> Path | None:
     if not named:
         return None
     if not Path(named).is_dir():
-        raise UserError(f"{DATA} is {named!r}, which is no folder: correct it, or unset it.")
+        raise UserError(f"{DATA} is {named!r}, which is not a folder: correct it, or unset it.")
     return Path(named)
 
 
@@ -38,14 +38,14 @@ def search_folders(names: Sequence[str], path: str | None = None) -> list[Path]:
     return [root / name for root in roots for name in names if (root / name).is_dir()]
 
 
-def find_file(places: Iterable[Path], names: Sequence[str]) -> Path | None:
-    """Return the first file that goes by one of the names; a place may be the file itself."""
-    for place in places:
-        if place.is_file() and place.name in names:
-            return place
+def find_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
+    """Return the first file with one of the names; a folder may also be the file itself."""
+    for folder in folders:
+        if folder.is_file() and folder.name in names:
+            return folder
         for name in names:
-            if (place / name).is_file():
-                return place / name
+            if (folder / name).is_file():
+                return folder / name
     return None
 
 
@@ -59,14 +59,14 @@ def find_folder(name: str, names: Sequence[str], path: str | None) -> Path:
     if not found:
         raise UserError(
             f"{name}: expected its folder, {' or '.join(names)}, in the folder that {DATA} names, "
-            "found none: put it there, or say where it lies."
+            "it is not there: put it there, or give its path."
         )
     return found[0]
 
 
-def missing_file_error(dataset: str, names: Sequence[str], places: Sequence[Path]) -> UserError:
-    """Return the error for a file that is in none of the places."""
-    looked = ", ".join(str(place) for place in places) or "no folder: there is none"
+def missing_file_error(dataset: str, names: Sequence[str], folders: Sequence[Path]) -> UserError:
+    """Return the error for a file that is in none of the folders."""
+    looked = ", ".join(str(folder) for folder in folders) or "no folder: there is none"
     return UserError(
         f"{dataset}: expected the file {' or '.join(names)}, looked in {looked}. Give its folder "
         f"as path, put it into the folder that {DATA} names, or run: falconcal data fetch {dataset}"
@@ -74,7 +74,7 @@ def missing_file_error(dataset: str, names: Sequence[str], places: Sequence[Path
 
 
 def _given(path: str) -> Path:
-    place = Path(path).expanduser()
-    if not place.exists():
-        raise UserError(f"expected data at {place}, there is nothing: correct the path.")
-    return place
+    given = Path(path).expanduser()
+    if not given.exists():
+        raise UserError(f"expected data at {given}, nothing is there: correct the path.")
+    return given

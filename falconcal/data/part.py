@@ -1,4 +1,4 @@
-"""What a dataset is here: parts of examples, the bounds of their values, and batches of them."""
+"""Parts of a dataset: examples with their labels, and batches of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -17,29 +17,50 @@ from falconcal.data.texts import Texts
 from falconcal.errors import UserError, described
 from falconcal.io.image_files import Framing
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]  # a batch of inputs -> the same, varied
-# examples of a batch in use: much larger ones of images fall out of a processor's cache
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""A function that varies a batch of inputs (N, ...) at random and returns one of the same shape."""
+
 PREDICTION_BATCH_SIZE = 200
+"""Examples per batch in prediction; much larger batches of images do not fit a CPU's cache."""
 
 
 class Part(ABC):
-    """Examples for training, validation or test, wherever they lie: in memory, or read as needed.
+    """Examples for training, validation or test, in memory or read from disk as needed.
 
-    Whoever can walks through batches. ``inputs`` brings everything into memory as it is given out.
+    ``Examples`` and ``Images`` are parts in memory. Iterate over ``batches`` where you can:
+    ``inputs`` brings all examples into memory.
+
+    Attributes:
+        inputs: All inputs, (N, ...).
+        labels: Whole numbers (N,), -1 for an example of no known class.
+        bounds: The range of the inputs, if they have one.
+        classes: The names of the classes, if they have names.
+        tokens: The number of different tokens, padding included, where inputs are tokens.
+        texts: The raw texts that tokens were made of, if they are kept.
+        framing: How image files became these examples, if they did.
+
+    Example:
+        >>> import falconcal
+        >>> part = falconcal.load_dataset("digits").test
+        >>> len(part), part.shape
+        (397, (1, 28, 28))
+        >>> inputs, labels = next(iter(part.batches(32)))
+        >>> inputs.shape
+        torch.Size([32, 1, 28, 28])
     """
 
     inputs: Tensor  # (N, ...)
     labels: Tensor  # (N,)
     bounds: Bounds | None
     classes: tuple[str, ...] | None
-    tokens: int | None  # how many different ones, where inputs are whole numbers
-    texts: Texts | None  # of which the tokens were made, if they are kept
-    framing: Framing | None  # how picture files became these examples, if they did
+    tokens: int | None
+    texts: Texts | None
+    framing: Framing | None
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example."""
 
     @abstractmethod
     def first(self, count: int) -> "Examples":
@@ -54,26 +75,41 @@ class Part(ABC):
         seed: int = 0,
         augment: Augment | None = None,
     ) -> EpochBatches:
-        """Return batches of the examples, shuffled by seed and epoch if asked for."""
+        """Return batches of the examples.
+
+        Args:
+            size: Examples per batch; the last batch may have fewer.
+            shuffle: Whether each epoch has another order, which depends on seed and epoch alone.
+            seed: The seed of order and augmentation.
+            augment: Varies the inputs of each batch at random.
+
+        Returns:
+            What can be iterated once per epoch and gives (inputs, labels).
+        """
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def repeated(self, inputs: Tensor) -> "Examples":
-        """Return other inputs for the same labels, once or several times over: (K * N, ...).
+        """Return other inputs with the labels of this part.
 
-        What was shifted may leave the bounds, so they are not stated.
+        Args:
+            inputs: One or more copies of the part's inputs, (K * N, ...). Shifted inputs may lie
+                outside the bounds, so the result has none.
+
+        Returns:
+            The inputs with the labels K times over.
         """
         labels = self.labels.repeat(len(inputs) // len(self))
         return Examples(inputs, labels, None, self.classes, self.tokens)
 
 
 class InMemoryPart(Part):
-    """A part of which any examples can be had at once."""
+    """A part whose examples can be looked up by index."""
 
     @abstractmethod
     def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Return the inputs and labels of some examples."""
+        """Return the inputs and labels at some indices."""
 
     def batches(
         self,
@@ -88,32 +124,55 @@ class InMemoryPart(Part):
 
 @dataclass(frozen=True, eq=False)
 class Examples(InMemoryPart):
-    """Examples held in memory, checked once: finite inputs and labels from -1 (none) to C - 1."""
+    """Examples held in memory, checked once.
+
+    Args:
+        inputs: Finite numbers, or tokens, (N, ...): a tensor, an array or a list.
+        labels: Whole numbers (N,) from 0 to C - 1, or -1 for an example of no known class.
+        bounds: The range of the inputs, which FALCON and FGSM need.
+        classes: The names of the C classes.
+        tokens: The number of different tokens, padding 0 included, if inputs are tokens.
+        texts: The raw texts of the tokens, if they are kept.
+        framing: How image files became the inputs, if they did.
+
+    Raises:
+        UserError: Inputs are not finite or lie outside the bounds, or labels do not fit.
+
+    Example:
+        >>> import torch
+        >>> from falconcal import Bounds, Examples
+        >>> inputs = torch.rand(6, 2)
+        >>> examples = Examples(inputs, [0, 1, 0, 1, 0, 1], Bounds(0, 1))
+        >>> len(examples), examples.shape
+        (6, (2,))
+        >>> [len(labels) for _, labels in examples.batches(4)]
+        [4, 2]
+    """
 
     inputs: Tensor  # (N, ...)
     labels: Tensor  # (N,)
     bounds: Bounds | None = None
     classes: tuple[str, ...] | None = None
-    tokens: int | None = None  # how many there are, padding 0 included, if inputs are tokens
-    texts: Texts | None = None  # the raw text of tokens, if it is kept
-    framing: Framing | None = None  # how picture files became the inputs, if they did
+    tokens: int | None = None
+    texts: Texts | None = None
+    framing: Framing | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
         object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
-        self._check_facts()
+        self._check_metadata()
         check_inputs(self.inputs)
         check_tokens(self.inputs, self.tokens)
         if self.texts is not None and len(self.texts) != len(self.inputs):
             raise UserError(
-                f"expected a text an example, {len(self.inputs)}, got {len(self.texts)}."
+                f"expected one text per example ({len(self.inputs)}), got {len(self.texts)}."
             )
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
             self.bounds.check(self.inputs)
 
-    def _check_facts(self) -> None:
+    def _check_metadata(self) -> None:
         if not isinstance(self.bounds, Bounds | None):
             raise UserError(f"expected falconcal.Bounds or None, got {described(self.bounds)}.")
         if not isinstance(self.classes, list | tuple | None):
@@ -129,16 +188,17 @@ class Examples(InMemoryPart):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example."""
         return tuple(self.inputs.shape[1:])
 
     def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Return the inputs and labels of some examples."""
+        """Return the inputs and labels at some indices."""
         if isinstance(which, slice):
             return self.inputs[which], self.labels[which]
         return self.inputs.index_select(0, which), self.labels[which]  # faster than inputs[which]
 
     def first(self, count: int) -> "Examples":
+        """Return the first examples."""
         texts = self.texts.part(0, count) if self.texts is not None else None
         return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
 
@@ -146,7 +206,26 @@ class Examples(InMemoryPart):
 class TensorBatches:
     """Batches cut from tensors by index; the order of an epoch depends on seed and epoch alone.
 
-    A loader that collates example by example spends its time in Python; this one does not.
+    It is what ``Examples.batches`` returns, and quicker than a loader that collates example by
+    example.
+
+    Args:
+        examples: The part that batches are cut from.
+        size: Examples per batch; the last batch may have fewer.
+        shuffle: Whether each epoch has another order.
+        seed: The seed of order and augmentation.
+        augment: Varies the inputs of each batch at random.
+
+    Raises:
+        UserError: ``size`` is not a whole number above 0.
+
+    Example:
+        >>> from falconcal import Examples
+        >>> batches = Examples([[1.0], [2.0], [3.0]], [0, 1, 0]).batches(2)
+        >>> len(batches)
+        2
+        >>> [inputs.flatten().tolist() for inputs, labels in batches]
+        [[1.0, 2.0], [3.0]]
     """
 
     def __init__(
@@ -163,6 +242,7 @@ class TensorBatches:
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order and augmentation come next."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -190,15 +270,15 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 
 
 def augmented(inputs: Tensor, augment: Augment | None, *key: int) -> Tensor:
-    """Return a batch augmented, if it is to be, with random numbers that its key alone decides."""
+    """Return a batch, augmented with random numbers that depend on its key alone, if at all."""
     if augment is None:
         return inputs
-    # another number in front, for the order of the epoch has the rest of the key
+    # one more number, because the order of the epoch has the rest of the key
     return augment(inputs, torch.Generator().manual_seed(combined_seed(1, *key)))
 
 
 def count_tokens(part: Part) -> int | None:
-    """Return how many tokens there are; of data that does not say, how many occur; else None."""
+    """Return the number of different tokens, as stated or as found; None if inputs are numbers."""
     if part.tokens is not None or part.first(1).inputs.is_floating_point():
         return part.tokens
     return int(part.inputs.max()) + 1

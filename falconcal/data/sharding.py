@@ -1,8 +1,8 @@
-"""Data shared out among processes so that every example is predicted once, by one of them.
+"""Data divided among processes so that every example is predicted once, by one of them.
 
 A distributed sampler repeats examples until all processes have equally many, which is harmless in
-training and wrong in a measurement. Here a process takes whole batches, every so many-th of
-those that were given: the same batches as in one process give the same bits.
+training and wrong in a measurement. Here the processes take whole batches in turn: the same batches
+as in one process give the same bits.
 """
 
 import zlib
@@ -14,28 +14,26 @@ from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from falconcal.core import distributed
-from falconcal.core.batch import Batches, checked_batches
+from falconcal.core.batch import Batch, Batches, checked_batches
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Part
 from falconcal.errors import UserError
 
-Pair = tuple[Tensor, Tensor]
-
 
 class RoundRobin:
-    """Deals batches out to the processes in turn, and remembers where the own ones belong."""
+    """Gives batches to the processes in turn, and keeps the positions of this one's examples."""
 
     def __init__(self, single_process: bool = False) -> None:
         self.rank, self.count = (
             (0, 1) if single_process else (distributed.rank(), distributed.world_size())
         )
-        self.batches, self.examples = 0, 0  # dealt so far
-        self.places: list[Tensor] = []  # of the own examples in all the data
+        self.batches, self.examples = 0, 0  # given out so far
+        self.positions: list[Tensor] = []  # of this process's examples in all the data
 
     def is_mine(self, size: int) -> bool:
-        """Tell whether the next batch, of so many examples, falls to this process."""
+        """Return whether the next batch, of ``size`` examples, is for this process."""
         mine = self.batches % self.count == self.rank
         if mine:
-            self.places.append(torch.arange(self.examples, self.examples + size))
+            self.positions.append(torch.arange(self.examples, self.examples + size))
         self.batches, self.examples = self.batches + 1, self.examples + size
         return mine
 
@@ -43,8 +41,8 @@ class RoundRobin:
         """Return the rows of all processes in the order of the data: (N_p, K) -> (N, K)."""
         if self.count == 1:
             return torch.empty(0, 0) if rows is None else rows
-        places = torch.cat(self.places)[:, None] if self.places else None
-        order = torch.cat(distributed.gather_rows(places)).flatten().argsort()
+        positions = torch.cat(self.positions)[:, None] if self.positions else None
+        order = torch.cat(distributed.gather_rows(positions)).flatten().argsort()
         return torch.cat(distributed.gather_rows(rows))[order]
 
     def check_same(self, inputs: Tensor, labels: Tensor) -> None:
@@ -59,9 +57,9 @@ class Shard:
     def __init__(self, batches: Any) -> None:
         self.batches, self.turns = batches, RoundRobin()
         self.classes = getattr(batches, "classes", None)
-        self.fingerprint = 0  # of what all processes must have met alike
+        self.fingerprint = 0  # of the batches, which must be the same in all processes
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Batch]:
         for inputs, labels in checked_batches(self.batches):
             self.fingerprint = distributed.fingerprint(inputs, labels, self.fingerprint)
             if self.turns.is_mine(len(labels)):
@@ -74,9 +72,9 @@ class Shard:
 
 
 class LoaderShard(Shard):
-    """The share of a plain DataLoader: no example is loaded by two processes."""
+    """The share of an ordinary DataLoader: no example is loaded by two processes."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Batch]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # a loader that shuffles does so alike in all processes
             chosen = [list(batch) for batch in self.batches.batch_sampler]
@@ -88,15 +86,15 @@ class LoaderShard(Shard):
 class SamplerShard(Shard):
     """The share that a distributed sampler gives, without the examples it repeats."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Batch]:
         sampler, start = self.batches.sampler, 0
         for inputs, labels in checked_batches(self.batches):
             numbers = torch.arange(start, start + len(labels))
-            places = sampler.rank + sampler.num_replicas * numbers
-            real = places < len(sampler.dataset)
+            positions = sampler.rank + sampler.num_replicas * numbers
+            real = positions < len(sampler.dataset)
             start += len(labels)
             if real.any():
-                self.turns.places.append(places[real])
+                self.turns.positions.append(positions[real])
                 yield inputs[real.to(inputs.device)], labels[real.to(labels.device)]
 
 
@@ -112,7 +110,7 @@ def shard_of(data: Batches | Part) -> Shard:
 
 
 def _plain_loader(data: object) -> bool:
-    """Tell whether a loader can be made anew with batches of our choice."""
+    """Return whether a loader can be rebuilt with batches of our choice."""
     return (
         type(data) is DataLoader
         and data.batch_sampler is not None
@@ -121,7 +119,7 @@ def _plain_loader(data: object) -> bool:
 
 
 def _loader_of(loader: Any, batches: list[list[Any]]) -> Any:
-    """Return the loader for these batches of example numbers alone."""
+    """Return the loader for only these batches of example numbers."""
     names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
              "multiprocessing_context", "prefetch_factor")  # fmt: skip
     kept = {name: getattr(loader, name) for name in names}
@@ -129,10 +127,10 @@ def _loader_of(loader: Any, batches: list[list[Any]]) -> Any:
 
 
 def _check_sampler(sampler: "DistributedSampler[Any]") -> None:
-    place = (sampler.rank, sampler.num_replicas)
-    if place != (distributed.rank(), distributed.world_size()) or sampler.drop_last:
+    own = (sampler.rank, sampler.num_replicas)
+    if own != (distributed.rank(), distributed.world_size()) or sampler.drop_last:
         raise UserError(
             f"expected a distributed sampler of process {distributed.rank()} among "
-            f"{distributed.world_size()} that leaves nothing out, got {place[0]} among {place[1]}, "
-            f"drop_last={sampler.drop_last}: give a loader without one, it is shared out here."
+            f"{distributed.world_size()} that leaves nothing out, got {own[0]} among {own[1]}, "
+            f"drop_last={sampler.drop_last}: pass a loader without a sampler, it is divided here."
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from falconcal.data.bounds import Bounds
-from falconcal.data.images import PIXELS, as_floats
+from falconcal.data.images import PIXEL_BOUNDS, as_floats
 from falconcal.data.input_checks import check_labels, check_size
 from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order
 from falconcal.errors import UserError
@@ -19,7 +19,7 @@ from falconcal.io.image_files import Framing, ImageReadError, read_image
 
 @dataclass(frozen=True, eq=False)
 class StreamedImages(Part):
-    """Image files and their labels; what is given out are floats from 0 to 1."""
+    """Image files and their labels; batches are floats from 0 to 1."""
 
     files: Sequence[Path]  # (N,)
     labels: Tensor  # (N,)
@@ -27,7 +27,7 @@ class StreamedImages(Part):
     framing: Framing
     workers: int = 0  # processes that decode; 0 decodes in this one
     border: int = 0  # pixels that are cut off on every side before anything else
-    bounds: Bounds = PIXELS
+    bounds: Bounds = PIXEL_BOUNDS
     tokens: None = None
     texts: None = None
 
@@ -36,10 +36,10 @@ class StreamedImages(Part):
 
     @property
     def inputs(self) -> Tensor:  # type: ignore[override]
-        """Refused: whoever asks for all inputs would read a disk into memory."""
+        """Refused: all inputs together need not fit into memory."""
         raise UserError(
-            f"{len(self):,} images are streamed from disk and never all in memory: walk through "
-            "batches, or take first(count)."
+            f"{len(self):,} images are streamed from disk and never all in memory: iterate over "
+            "batches(), or take first(count)."
         )
 
     @property
@@ -103,7 +103,7 @@ class StreamedBatches:
 
 
 class _Decoded(Dataset[Tensor | ImageReadError]):
-    """One image by number, as worker processes want it."""
+    """One image by number, for worker processes."""
 
     def __init__(self, images: StreamedImages) -> None:
         self.images = images
@@ -111,7 +111,7 @@ class _Decoded(Dataset[Tensor | ImageReadError]):
     def __getitem__(self, number: int) -> Tensor | ImageReadError:
         try:
             return self.images.read(number)
-        except ImageReadError as error:  # raised in a worker, a traceback would become its words
+        except ImageReadError as error:  # raised in a worker, its message would be a traceback
             return error
 
 

@@ -1,9 +1,9 @@
 r"""Words as numbers: text to words, a vocabulary, and word vectors of GloVe.
 
 As Keras's tokenizer with the paper's list of characters: lower case, each listed character becomes
-a blank, words are what stands between blanks. Words outside the vocabulary are dropped, the first
-words of a text kept, zeros follow at the end. The list is Keras's and the
-apostrophe; of it the paper's print lacks ``|``, with which it is set off.
+a blank, and words are what is between blanks. Words outside the vocabulary are dropped, the first
+words of a text are kept, and zeros fill the end. The list is Keras's and the apostrophe; in print
+the paper's list has no ``|``, because it delimits the list.
 """
 
 import gzip
@@ -64,22 +64,22 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> numpy.nda
     vectors = numpy.zeros((len(vocabulary) + 1, width), dtype=numpy.float32)
     numbers = {word.encode(): number for number, word in enumerate(vocabulary, start=1)}
     with _lines(path) as lines:
-        for place, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines, start=1):
             word, _, values = line.partition(b" ")
             if word in numbers:
-                vectors[numbers[word]] = _numbers(path, place, values, width)
+                vectors[numbers[word]] = _numbers(path, number, values, width)
     if not vectors.any():
-        raise UserError(f"{path}: expected vectors of the words in the texts, found none of them.")
+        raise UserError(f"{path}: expected vectors of the words in the texts, it has none of them.")
     return vectors
 
 
-def _numbers(path: Path, place: int, values: bytes, width: int) -> list[float]:
+def _numbers(path: Path, line: int, values: bytes, width: int) -> list[float]:
     try:
         numbers = [float(value) for value in values.split()]
     except ValueError:
         numbers = []
     if len(numbers) != width:
-        raise UserError(f"{path}, line {place}: expected a word and {width} numbers after it.")
+        raise UserError(f"{path}, line {line}: expected a word and {width} numbers after it.")
     return numbers
 
 
@@ -94,4 +94,4 @@ def _lines(path: Path) -> Iterator[Iterable[bytes]]:
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as plain:
                 yield plain
     except (EOFError, KeyError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: expected word vectors, it is damaged ({error}).") from None
+        raise UserError(f"{path}: expected word vectors, the file is damaged ({error}).") from None

@@ -1,7 +1,7 @@
-"""All that can be said of one set of predictions: each metric with its interval, and curves."""
+"""Everything about one set of predictions: each metric with its interval, and the curves."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 
@@ -14,17 +14,13 @@ from falconcal.evidence import Group, by_group, interval
 from falconcal.evidence.groups import listed_groups
 from falconcal.metrics import (
     BINS,
-    CLASS_METRICS,
     METRICS,
     BrierParts,
+    Metric,
     ReliabilityCurve,
     RiskCoverage,
     accuracy_at_coverage,
-    adaptive_calibration_error,
     brier_decomposition,
-    classwise_calibration_error,
-    expected_calibration_error,
-    maximum_calibration_error,
     reliability_curve,
     risk_coverage_curve,
 )
@@ -40,40 +36,62 @@ MOST_GROUPS = 200
 # class-wise ECE is resampled one by one: above this many probabilities, examples times classes,
 # that takes minutes, and it is given without an interval
 MOST_CLASSWISE = 200_000
-BINNED: dict[str, Callable[[Scores, int], float]] = {
-    "ece": expected_calibration_error,
-    "adaptive_ece": adaptive_calibration_error,
-    "mce": maximum_calibration_error,
-}
 
 
 @dataclass(frozen=True)
 class MetricValue:
-    """A metric's value, with the bounds of its 95 % interval where there is one."""
+    """The value of a metric, with the bounds of its 95 % interval where there is one.
+
+    Example:
+        >>> from falconcal.evaluation import MetricValue
+        >>> MetricValue(0.5).low is None
+        True
+    """
 
     value: float
+    """The value."""
     low: float | None = None
+    """The lower bound, if there is an interval."""
     high: float | None = None
+    """The upper bound, if there is an interval."""
 
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """What ``assess`` found; the curves are small, whatever the number of examples."""
+    """What ``assess`` found; its size does not grow with the number of examples.
+
+    Example:
+        >>> import falconcal
+        >>> found = falconcal.assess(([[0.9, 0.1], [0.2, 0.8]], [0, 1]))
+        >>> found.examples, found.classes, found.metrics["accuracy"].value
+        (2, 2, 1.0)
+    """
 
     examples: int
+    """How many examples there are."""
     classes: int
+    """How many classes there are."""
     bins: int
+    """How many bins the binned figures have."""
     metrics: dict[str, MetricValue]
+    """Every metric of ``METRICS`` by name."""
     brier_parts: BrierParts
+    """The parts of the Brier score."""
     accuracy_at_coverage: dict[float, float]
+    """Accuracy when only the most confident share is answered, by that share."""
     reliability: ReliabilityCurve
-    histogram: Tensor  # (2, HISTOGRAM_CELLS): wrong and right answers by confidence
-    risk_coverage: RiskCoverage  # at most CURVE_POINTS of it
+    """The reliability diagram."""
+    histogram: Tensor
+    """Wrong and right answers by confidence, (2, 20)."""
+    risk_coverage: RiskCoverage
+    """The risk-coverage curve, thinned to 200 points."""
     group_metric: str
-    groups: list[Group]  # the worst first; none if no groups were given
+    """The metric that groups are compared by."""
+    groups: list[Group]
+    """That metric of each group, the worst first; empty if no groups were given."""
 
     def to_json(self) -> str:
-        """Return the figures, not the curves, as JSON."""
+        """Return the figures, without the curves, as JSON."""
         found = {
             "examples": self.examples,
             "classes": self.classes,
@@ -101,10 +119,30 @@ def assess(
     metric: str = "ece",
     seed: int = 0,
 ) -> Assessment:
-    """Measure predictions in every way, and one metric by group if there are groups.
+    """Measure one set of predictions by every metric, and by one metric per group.
 
-    Intervals of binned metrics are for ten bins alone; with another number of bins the values
-    stand without.
+    Intervals of binned metrics are for ten bins only; with another number of bins they have values
+    without intervals.
+
+    Args:
+        predictions: Predictions, or a pair of probabilities (N, C) and labels (N,).
+        bins: How many bins the binned figures have, from 1 to 1000.
+        groups: The group of each example, (N,), at most 200 different ones.
+        metric: The metric that groups are compared by, a name of ``METRICS``.
+        seed: Of the resamples of the intervals.
+
+    Returns:
+        All metrics with their intervals, the curves, and the groups.
+
+    Raises:
+        UsageError: If ``bins`` or ``metric`` is not as described.
+        UserError: If an example has no true class, or there are too many groups.
+
+    Example:
+        >>> import falconcal
+        >>> found = falconcal.assess(([[0.9, 0.1], [0.9, 0.1]], [0, 1]), groups=["north", "south"])
+        >>> round(found.metrics["ece"].value, 6), found.groups[0].name
+        (0.4, 'south')
     """
     predictions = labelled_predictions(predictions, "an assessment")
     scores = predictions.scores()
@@ -138,7 +176,7 @@ def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Te
 def _by_group(
     predictions: Predictions, scores: Scores, groups: Sequence[object], metric: str, seed: int
 ) -> list[Group]:
-    data = predictions if metric in CLASS_METRICS else scores  # those are made already
+    data = _needed(METRICS[metric], predictions, scores)
     return by_group(data, groups, metric, seed=seed)
 
 
@@ -147,36 +185,38 @@ def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
         raise UsageError(f"expected from 1 to {MOST_BINS} bins, got {bins!r}.")
     if not isinstance(metric, str):
         raise UsageError(f"expected the name of a metric, got {described(metric)}.")
-    if metric not in METRICS and metric not in CLASS_METRICS:
-        raise unknown_name_error("metric", metric, {**METRICS, **CLASS_METRICS})
+    if metric not in METRICS:
+        raise unknown_name_error("metric", metric, METRICS)
     if groups is None:
         return
     different = len(set(groups))
     if different > MOST_GROUPS:
         raise UserError(
             f"expected at most {MOST_GROUPS} groups, got {different:,}: choose a column that "
-            "repeats, such as a site or a device, no identifier of examples."
+            "repeats, such as a site or a device, not an identifier of examples."
         )
 
 
 def _all_metrics(
     predictions: Predictions, scores: Scores, bins: int, seed: int
 ) -> dict[str, MetricValue]:
-    measured = {name: _measure(scores, name, bins, seed) for name in METRICS}
-    return {**measured, "classwise_ece": _classwise(predictions, bins, seed)}
+    return {
+        name: _measure(metric, _needed(metric, predictions, scores), bins, seed)
+        for name, metric in METRICS.items()
+    }
 
 
-def _measure(scores: Scores, name: str, bins: int, seed: int) -> MetricValue:
-    if name in BINNED and bins != BINS:
-        return MetricValue(BINNED[name](scores, bins))
-    found = interval(scores, name, seed=seed)
-    return MetricValue(found.value, found.low, found.high)
+def _needed(metric: Metric, predictions: Predictions, scores: Scores) -> Predictions | Scores:
+    """Return what a metric takes: scores, which are made already, unless it needs all classes."""
+    return predictions if "all_classes" in metric.needs else scores
 
 
-def _classwise(predictions: Predictions, bins: int, seed: int) -> MetricValue:
-    if bins != BINS or len(predictions) * predictions.classes > MOST_CLASSWISE:
-        return MetricValue(classwise_calibration_error(predictions, bins))
-    found = interval(predictions, "classwise_ece", seed=seed)
+def _measure(metric: Metric, data: Predictions | Scores, bins: int, seed: int) -> MetricValue:
+    if "bins" in metric.needs and bins != BINS:
+        return MetricValue(metric(data, bins))
+    if isinstance(data, Predictions) and len(data) * data.classes > MOST_CLASSWISE:
+        return MetricValue(metric(data))
+    found = interval(data, metric, seed=seed)
     return MetricValue(found.value, found.low, found.high)
 
 

@@ -1,6 +1,6 @@
-"""Evaluation: a model under every level of every shift, reduced to scores and then to rows.
+"""Evaluation: a model at every level of every shift, reduced to scores and then to rows.
 
-No more than one batch of probabilities is ever held: each is reduced at once to per-example scores,
+Only one batch of probabilities is held at a time: each is reduced at once to scores per example,
 and tables and figures come from these.
 """
 
@@ -18,7 +18,7 @@ from falconcal.data import PREDICTION_BATCH_SIZE, Part
 from falconcal.data.input_checks import check_size
 from falconcal.data.sharding import RoundRobin
 from falconcal.errors import UserError, described
-from falconcal.metrics import METRICS, POOLED, outlier_detection
+from falconcal.metrics import POOLED, metrics_without, outlier_detection
 from falconcal.metrics.outlier_detection import SIGNALS
 from falconcal.metrics.predictions import Scores
 from falconcal.models.predict import predict_batches
@@ -26,7 +26,7 @@ from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_conte
 from falconcal.shifts.stored.stored_shift import StoredLevel
 
 CLEAN = "clean"
-OUTLIER_LEVEL = 1  # the level at which outliers stand
+OUTLIER_LEVEL = 1  # the level that outliers have in tables
 COLUMNS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
@@ -39,7 +39,34 @@ def evaluate(
     *,
     single_process: bool = False,
 ) -> polars.DataFrame:
-    """Return rows of shift, level, metric, value and examples for a model."""
+    """Measure a model by every metric at every level of every shift.
+
+    Args:
+        model: A module that returns logits.
+        data: Test examples: ``Examples``, or a part of a dataset.
+        shifts: Shifts to measure under, such as those of ``falconcal.SHIFTS``.
+        outliers: Sets of inputs of no known class, such as those of ``falconcal.OUTLIERS``.
+        single_process: For a process that calls it by itself while others work together.
+
+    Returns:
+        One row per shift, level and metric: shift, level, metric, value, examples. Pooled figures
+        of a shift have no level.
+
+    Raises:
+        UserError: If an argument is not as described, or two shifts have the same name.
+
+    Example:
+        >>> import torch
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits").test
+        >>> pixels = data.inputs[0].numel()
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, 10))
+        >>> rows = falconcal.evaluate(model, data, [falconcal.SHIFTS["contrast"]])
+        >>> rows.columns
+        ['shift', 'level', 'metric', 'value', 'examples']
+        >>> rows.filter(shift="contrast", metric="ece")["level"].to_list()
+        [0, 1, 2, 3, 4, 5]
+    """
     return scores_to_rows(
         score_under_shift(model, data, shifts, outliers, single_process=single_process)
     )
@@ -56,35 +83,81 @@ def score_under_shift(
     progress: Progress | None = None,
     single_process: bool = False,
 ) -> polars.DataFrame:
-    """Return the scores of every example at every level of every shift, and of the outliers.
+    """Score every example at every level of every shift, and the outliers.
 
-    The clean data, level 0 of all of them, is scored once under the name ``clean``; outliers stand
+    The clean data, level 0 of all shifts, is scored once under the name ``clean``; outliers stand
     at level 1. Where several processes work together, all of them call it: each scores its share of
-    the batches and has the whole table. ``single_process`` is for a process that calls it by
-    itself.
+    the batches and returns the whole table.
+
+    Args:
+        model: A module that returns logits.
+        data: Test examples: ``Examples``, or a part of a dataset.
+        shifts: Shifts to score under.
+        outliers: Sets of inputs of no known class.
+        seed: Of the shifts' noise.
+        batch_size: How many examples are predicted at once.
+        progress: Called with the name and the level of each shift before it is scored.
+        single_process: For a process that calls it by itself while others work together.
+
+    Returns:
+        One row per shift, level and example: shift, level, example and the fields of ``Scores``.
+
+    Raises:
+        UserError: If an argument is not as described, or two shifts have the same name.
+
+    Example:
+        >>> import torch
+        >>> import falconcal
+        >>> from falconcal.evaluation import score_under_shift
+        >>> data = falconcal.load_dataset("digits").test
+        >>> pixels = data.inputs[0].numel()
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, 10))
+        >>> scores = score_under_shift(model, data, [falconcal.SHIFTS["contrast"]])
+        >>> scores.height == 6 * len(data)
+        True
     """
     check_module(model)
     check_size(batch_size)
-    rungs = list(_shift_levels(_Task(model, data, seed, batch_size), shifts, outliers))
+    levels_to_score = list(_shift_levels(_Task(model, data, seed, batch_size), shifts, outliers))
     turns = RoundRobin(single_process)
-    turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may lie on a disk
+    turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may be on a disk
     parts, sizes = [], []
-    for rung in rungs:
+    for step in levels_to_score:
         if progress is not None:
-            progress(rung.name, rung.level)
-        share = _Share(rung.batches, turns, data.classes)
+            progress(step.name, step.level)
+        share = _Share(step.batches, turns, data.classes)
         parts += [predictions.scores().rows() for predictions in predict_batches(model, share)]
         sizes.append(share.examples)
     whole = Scores.from_rows(turns.in_order(torch.cat(parts) if parts else None))
-    tables = zip(whole.split(sizes), rungs, strict=True)
-    return polars.concat([_frame(scores, rung.name, rung.level) for scores, rung in tables])
+    tables = zip(whole.split(sizes), levels_to_score, strict=True)
+    return polars.concat([_frame(scores, step.name, step.level) for scores, step in tables])
 
 
 def scores_to_rows(scores: polars.DataFrame) -> polars.DataFrame:
     """Reduce scores to rows: every metric at every level, and the pooled figures of each shift.
 
-    Outliers, which have no true class, have confidence, entropy and how well these tell them from
-    the clean data.
+    Outliers, which have no true class, have confidence, entropy, and how well these separate them
+    from the clean data.
+
+    Args:
+        scores: The table that ``score_under_shift`` returns.
+
+    Returns:
+        One row per shift, level and metric: shift, level, metric, value, examples.
+
+    Raises:
+        UserError: If the table is another.
+
+    Example:
+        >>> import torch
+        >>> import falconcal
+        >>> from falconcal.evaluation import score_under_shift, scores_to_rows
+        >>> data = falconcal.load_dataset("digits").test
+        >>> pixels = data.inputs[0].numel()
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, 10))
+        >>> rows = scores_to_rows(score_under_shift(model, data, []))
+        >>> sorted(set(rows["shift"]))
+        ['clean']
     """
     if not isinstance(scores, polars.DataFrame) or not {"shift", "level"} <= set(scores.columns):
         raise UserError(
@@ -119,8 +192,10 @@ ROW_SCHEMA = {
 }
 
 
-Pair = tuple[Tensor, Tensor]
-LazyBatch = tuple[int, Callable[[], Pair]]  # how many examples, and the batch once it is wanted
+InputsAndLabels = tuple[Tensor, Tensor]
+LazyBatch = tuple[
+    int, Callable[[], InputsAndLabels]
+]  # how many examples, and the batch once it is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +226,7 @@ class _Share:
         self.batches, self.turns, self.classes = batches, turns, classes
         self.examples = 0  # of all processes
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[InputsAndLabels]:
         for examples, make in self.batches:
             self.examples += examples
             if self.turns.is_mine(examples):
@@ -161,17 +236,17 @@ class _Share:
 def _shift_levels(
     task: _Task, shifts: Iterable[AnyShift], outliers: Iterable[Outliers]
 ) -> Iterator[_ShiftLevel]:
-    ladders, sets = _checked(task.data, _listed(shifts), _listed(outliers))
+    families, sets = _checked(task.data, _listed(shifts), _listed(outliers))
     yield _ShiftLevel(CLEAN, 0, _clean(task))
-    for ladder in ladders:
-        for level in ladder.levels[1:]:
-            yield _ShiftLevel(ladder.name, level, _level(task, ladder, level))
+    for family in families:
+        for level in family.levels[1:]:
+            yield _ShiftLevel(family.name, level, _level(task, family, level))
     for one in sets:
         yield _ShiftLevel(one.name, OUTLIER_LEVEL, _outside(task, one))
 
 
 def _listed(given: Iterable[Any]) -> list[Any]:
-    """Return shifts, or outliers, in a list; one alone is taken for a list of it."""
+    """Return shifts or outliers as a list; a single one becomes a list of one."""
     if isinstance(given, AnyShift | Outliers | str):
         return [given]
     if isinstance(given, type) or not isinstance(given, Iterable):
@@ -182,7 +257,7 @@ def _listed(given: Iterable[Any]) -> list[Any]:
 def _checked(
     data: Part, shifts: list[AnyShift], outliers: list[Outliers]
 ) -> tuple[list[AnyShift], list[Outliers]]:
-    """Return what was given, or say what else was expected."""
+    """Return what was given, checked."""
     if not isinstance(data, Part):
         raise UserError(
             "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
@@ -206,15 +281,15 @@ def _clean(task: _Task) -> Iterator[LazyBatch]:
         yield len(pair[1]), partial(_as_it_is, pair)
 
 
-def _as_it_is(pair: Pair) -> Pair:
+def _as_it_is(pair: InputsAndLabels) -> InputsAndLabels:
     return pair
 
 
-def _level(task: _Task, ladder: AnyShift, level: int) -> Iterator[LazyBatch]:
-    if isinstance(ladder, StoredShift):  # opened when its turn comes: it may list many files
-        yield from _stored(task, ladder.level(level, task.data))
+def _level(task: _Task, family: AnyShift, level: int) -> Iterator[LazyBatch]:
+    if isinstance(family, StoredShift):  # opened when its turn comes: it may list many files
+        yield from _stored(task, family.level(level, task.data))
     else:
-        yield from _shifted(task, ladder, level)
+        yield from _shifted(task, family, level)
 
 
 def _shifted(task: _Task, shift: Shift, level: int) -> Iterator[LazyBatch]:
@@ -226,7 +301,7 @@ def _shifted(task: _Task, shift: Shift, level: int) -> Iterator[LazyBatch]:
 
 def _shift_batch(
     task: _Task, shift: Shift, level: int, inputs: Tensor, labels: Tensor, first: int
-) -> Pair:
+) -> InputsAndLabels:
     context = shift_context(task.data, first, labels, task.model)
     examples = torch.arange(first, first + len(labels))
     return shift.at(inputs, level, seed=task.seed, examples=examples, **context), labels
@@ -244,7 +319,8 @@ def _outside(task: _Task, outliers: Outliers) -> Iterator[LazyBatch]:
 
 
 def _outlier_rows(name: str, clean: Scores, outside: Scores) -> list[dict[str, object]]:
-    figures = {metric: METRICS[metric](outside) for metric in ("entropy", "confidence")}
+    unlabelled = metrics_without("labels", "all_classes")
+    figures = {name: metric(outside) for name, metric in unlabelled.items()}
     for signal in SIGNALS:
         found = asdict(outlier_detection(clean, outside, signal))
         figures |= {f"{signal}_{figure}": value for figure, value in found.items()}
@@ -258,14 +334,14 @@ def _shift_rows(name: str, clean: Scores, levels: dict[int, Scores]) -> list[dic
     every = [clean, *levels.values()]
     examples = sum(len(part) for part in every)
     return rows + [
-        _row(name, None, metric, function(every), examples) for metric, function in POOLED.items()
+        _row(name, None, figure, metric(every), examples) for figure, metric in POOLED.items()
     ]
 
 
 def _metric_rows(shift: str, level: int, scores: Scores) -> list[dict[str, object]]:
     return [
-        _row(shift, level, metric, function(scores), len(scores))
-        for metric, function in METRICS.items()
+        _row(shift, level, name, metric(scores), len(scores))
+        for name, metric in metrics_without("all_classes").items()
     ]
 
 
@@ -276,7 +352,7 @@ def _row(
 
 
 def _frame(scores: Scores, shift: str, level: int) -> polars.DataFrame:
-    """Return scores as a table, some tens of bytes an example."""
+    """Return scores as a table, some tens of bytes per example."""
     columns = {name: getattr(scores, name).numpy() for name in COLUMNS}
     return polars.DataFrame(columns).select(
         polars.lit(shift).cast(polars.Categorical).alias("shift"),

@@ -1,13 +1,13 @@
-"""Errors of calibration as norms of residuals, and the interval that their bias asks for.
+"""Calibration errors as norms of residuals, and an interval that allows for their bias.
 
 The residual of a bin is the sum of (correct - confidence) over its examples, divided by the number
 of all examples. Expected, adaptive, maximum and root-mean-square calibration error are norms of the
-vector of residuals: the norm of the truth is what is asked, the norm of truth plus chance is what
-is seen, and that is larger. A plain bootstrap adds chance a second time.
+vector of residuals. What is wanted is the norm of the true residuals; what is seen is the norm of
+truth plus chance, which is larger. A plain bootstrap adds chance a second time.
 
 The interval inverts a test instead (Carpenter, JRSS B 1999): a true error is kept if what was seen
 lies among the middle of what it would show. What it would show depends on how the error is spread
-over the bins, which nobody knows; three spreads are tried, and the interval holds what any of them
+over the bins, which is not known; three spreads are tried, and the interval holds what any of them
 keeps: that of the sample, that of chance (the bias is smallest where all bins share the error), and
 that of the bins beyond two standard errors (the bias is largest where few bins bear it).
 """
@@ -20,18 +20,19 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from falconcal.evidence.resampling import Cells, Generator, clustered
+from falconcal.evidence.resampling import Cells, clustered
 from falconcal.metrics.binning import bin_index
 from falconcal.metrics.calibration import BINS, RMS_BINS, equal_mass_index
+from falconcal.metrics.metric import Resampling
 from falconcal.metrics.predictions import Predictions, TopPredictions
 
-GRID = 200  # cells of confidence: the spread inside one is nothing beside that of right and wrong
+GRID = 200  # cells of confidence; inside one it varies far less than right and wrong do
 CLEAR = 2.0  # standard errors beyond which a bin bears an error of its own
 Norm = Callable[[numpy.ndarray], numpy.ndarray]  # residuals (..., M) -> (...)
 
 
 @dataclass(frozen=True)
-class BinnedMetric:
+class BinnedError:
     """An error of calibration: its bins, and its norm of their residuals."""
 
     index: Callable[[Tensor, int], Tensor]  # confidence (N,), bins -> (N,)
@@ -42,7 +43,7 @@ class BinnedMetric:
         self,
         answers: TopPredictions,
         resamples: int,
-        generator: Generator,
+        generator: numpy.random.Generator,
         clusters: numpy.ndarray | None = None,
     ) -> numpy.ndarray:
         """Return the metric of each resample, (R,), in the bins of the sample."""
@@ -74,9 +75,9 @@ class Residuals:
     @property
     def cell(self) -> numpy.ndarray:
         """Number cells of the same bin, the same outcome and nearly the same confidence: (N,)."""
-        place = (self.answers.confidence.double().numpy() * GRID).astype(numpy.int64)
+        level = (self.answers.confidence.double().numpy() * GRID).astype(numpy.int64)
         outcome = 2 * self.index + self.answers.correct.numpy()
-        numbers: numpy.ndarray = outcome * (GRID + 1) + place
+        numbers: numpy.ndarray = outcome * (GRID + 1) + level
         return numbers
 
     def observed(self) -> numpy.ndarray:
@@ -84,7 +85,10 @@ class Residuals:
         return numpy.bincount(self.index, self.each, self.bins) / len(self.index)
 
     def draws(
-        self, resamples: int, generator: Generator, clusters: numpy.ndarray | None = None
+        self,
+        resamples: int,
+        generator: numpy.random.Generator,
+        clusters: numpy.ndarray | None = None,
     ) -> numpy.ndarray:
         """Return the residuals of each resample: (R, M)."""
         if clusters is None:
@@ -152,7 +156,7 @@ def _crossing(
 
 
 def classwise_residuals(
-    predictions: Predictions, resamples: int, generator: Generator
+    predictions: Predictions, resamples: int, generator: numpy.random.Generator
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the residuals of every class's bins, (C M,), and those of resamples, (R, C M).
 
@@ -193,9 +197,10 @@ def rms_norm(residuals: numpy.ndarray, shares: numpy.ndarray) -> numpy.ndarray:
     return errors
 
 
-BINNED: dict[str, BinnedMetric] = {
-    "ece": BinnedMetric(bin_index, BINS, l1_norm),
-    "adaptive_ece": BinnedMetric(equal_mass_index, BINS, l1_norm),
-    "mce": BinnedMetric(bin_index, BINS, max_norm),
-    "rms_ce": BinnedMetric(equal_mass_index, RMS_BINS, rms_norm),
+# by the word for resampling in the record of a metric
+BINNED_ERRORS: dict[Resampling, BinnedError] = {
+    "bin_gaps": BinnedError(bin_index, BINS, l1_norm),
+    "equal_mass_gaps": BinnedError(equal_mass_index, BINS, l1_norm),
+    "largest_gap": BinnedError(bin_index, BINS, max_norm),
+    "root_mean_square_gap": BinnedError(equal_mass_index, RMS_BINS, rms_norm),
 }

@@ -1,13 +1,14 @@
-"""Differences of figures on the same examples: how far they are beyond chance.
+"""Differences of figures on the same examples, and whether chance alone explains them.
 
 The bias of an error of calibration does not cancel in a difference: of two calibrated methods the
 one that spreads its confidences over more bins shows more error. So each true error is bounded on
-its own, as in `binned`, at every chance of missing it, and two such bounds are joined by the method
-of variance estimates recovery (MOVER: Zou and Donner, Statistics in Medicine 2008; Donner and Zou,
-Statistical Methods in Medical Research 2012): what lies between an estimate and its bound stands
-for a standard error, and the standard error of a difference follows from two of them and their
-correlation. Each method may spread its error in any of three ways, so that makes nine differences;
-the interval holds all of them. Figures without bias keep the percentiles of their draws.
+its own, as in ``binned_errors``, at every chance of missing it, and two such bounds are joined by
+the method of variance estimates recovery (MOVER: Zou and Donner, Statistics in Medicine 2008;
+Donner and Zou, Statistical Methods in Medical Research 2012): what lies between an estimate and its
+bound stands for a standard error, and the standard error of a difference follows from two of them
+and their correlation. Each method may spread its error in any of three ways, so that makes nine
+differences; the interval holds all of them. Figures without bias keep the percentiles of their
+draws.
 """
 
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ import numpy
 from falconcal.evidence.binned_errors import Norm, spreads
 from falconcal.evidence.intervals import Interval, bounds_of_draws, checked_level
 
-CHANCES = 100  # p-values that can be told apart, evenly spaced by ratio
-CHUNK = 2**16  # residuals that stay in the cache while all errors are tried on them
-STEPS = 24  # errors along a spread for which it is seen what they would show
+CHANCES = 100  # p-values at which bounds are known, evenly spaced by ratio
+RESIDUALS_AT_ONCE = 2**16  # residuals that fit the cache while all errors are tried on them
+STEPS = 24  # true errors tried along each spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +47,32 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first's figure less the second's, its interval, and how far it is beyond chance.
+    """The first's figure less the second's, with its interval and p-value.
 
-    ``effect`` is the difference as a share of the second's figure, empty if that is 0. Of errors of
-    calibration the interval says where the difference of the true ones lies: the difference seen
-    may lie outside.
+    For calibration errors the interval says where the difference of the true errors lies: the
+    difference seen may lie outside.
+
+    Example:
+        >>> from falconcal import Predictions
+        >>> from falconcal.evidence import pooled_difference
+        >>> levels = [Predictions.from_probabilities([[0.75, 0.25]] * 8, [0, 1] * 4)] * 2
+        >>> found = pooled_difference([levels], [levels], "micro_ece")
+        >>> found.value, found.low, found.high, found.p_value
+        (0.0, 0.0, 0.0, 1.0)
     """
 
     value: float
+    """The difference seen."""
     low: float
+    """The lower bound."""
     high: float
+    """The upper bound."""
     p_value: float
+    """The two-sided p-value against no difference."""
     effect: float | None
+    """The difference as a share of the second's figure; None if that is 0."""
     level: float = 0.95
+    """The level of confidence."""
 
 
 def error_figure(
@@ -89,8 +103,8 @@ def interval_of(figure: Estimate) -> Interval:
     """Return a figure with its interval; a biased one may lie above it."""
     if figure.bounds is None:
         return bounds_of_draws(figure.value, figure.resampled, figure.level)
-    place = _place(figure)
-    low, high = figure.bounds.low[:, place].min(), figure.bounds.high[:, place].max()
+    index = _level_index(figure)
+    low, high = figure.bounds.low[:, index].min(), figure.bounds.high[:, index].max()
     return Interval(figure.value, float(low), min(1.0, float(high)), figure.level)
 
 
@@ -104,8 +118,8 @@ def difference_of(first: Estimate, second: Estimate) -> Difference:
             value, found.low, found.high, bootstrap_p_value(draws), effect, first.level
         )
     low, high = mover_interval(first.bounds, second.bounds, _correlation(first, second))
-    place, p_value = _place(first), _smallest(first.bounds.chances, (low > 0) | (high < 0))
-    return Difference(value, float(low[place]), float(high[place]), p_value, effect, first.level)
+    index, p_value = _level_index(first), _smallest(first.bounds.chances, (low > 0) | (high < 0))
+    return Difference(value, float(low[index]), float(high[index]), p_value, effect, first.level)
 
 
 def mover_interval(
@@ -138,13 +152,13 @@ def _correlation(first: Estimate, second: Estimate) -> float:
 
 
 def _chances(resamples: int, level: float) -> numpy.ndarray:
-    """Return chances from the smallest that the resamples can tell to 1, that of the level too."""
+    """Return chances from the smallest that the resamples can show to 1, the level's among them."""
     spaced = numpy.geomspace(2 / (resamples + 1), 1, CHANCES)
     return numpy.unique(numpy.append(spaced, 1 - checked_level(level)))
 
 
-def _place(figure: Estimate) -> int:
-    """Return where the bounds of a figure's level stand."""
+def _level_index(figure: Estimate) -> int:
+    """Return the index of a figure's level among its bounds."""
     assert figure.bounds is not None
     return int(numpy.abs(figure.bounds.chances - (1 - figure.level)).argmin())
 
@@ -160,7 +174,7 @@ def _shown(
     errors: numpy.ndarray, direction: numpy.ndarray, chance: numpy.ndarray, norm: Norm
 ) -> numpy.ndarray:
     """Return what errors (E,) along a direction (F,) would show in each resample: (E, R)."""
-    rows = max(1, CHUNK // len(direction))
+    rows = max(1, RESIDUALS_AT_ONCE // len(direction))
     paths = errors[:, None] * direction  # (E, F)
     blocks = [chance[start : start + rows] for start in range(0, len(chance), rows)]
     shown = [numpy.stack([norm(block + path) for path in paths]) for block in blocks]

@@ -6,7 +6,7 @@ import numpy
 
 from falconcal.evidence.pooled import Draws, drawn_counts, level_draws
 from falconcal.evidence.rank_statistics import drawn_outlier_figures
-from falconcal.metrics import outlier_detection
+from falconcal.metrics import metrics_without, outlier_detection
 from falconcal.metrics.outlier_detection import SIGNALS, signal_of
 from falconcal.metrics.predictions import Scores
 
@@ -18,7 +18,11 @@ def outlier_set_draws(clean: Scores, outside: Scores, counts: numpy.ndarray) -> 
     several models are paired.
     """
     taken = drawn_counts(len(outside), len(counts), seed=1)
-    found = {metric: level_draws(outside, metric, taken) for metric in ("entropy", "confidence")}
+    found = {
+        name: level_draws(outside, name, taken)
+        for name, metric in metrics_without("labels", "all_classes").items()
+        if metric.values is not None
+    }
     for signal in SIGNALS:
         seen = asdict(outlier_detection(clean, outside, signal))
         signals = signal_of(clean, signal), signal_of(outside, signal)

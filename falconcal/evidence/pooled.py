@@ -24,8 +24,8 @@ from falconcal.evidence.differences import (
     interval_of,
 )
 from falconcal.evidence.intervals import Interval
-from falconcal.evidence.resampling import MEANS
-from falconcal.metrics import BINS
+from falconcal.evidence.resampling import example_values
+from falconcal.metrics import BINS, METRICS
 from falconcal.metrics.binning import bin_index
 from falconcal.metrics.metric_inputs import labelled, scores_of
 from falconcal.metrics.over_levels import LevelScores
@@ -56,8 +56,31 @@ def pooled_interval(
 ) -> Interval:
     """Return the mean over shifts of a pooled figure, with a bootstrap interval over examples.
 
-    Each shift is the scores of its levels, the clean one first, all of the same examples in the
-    same order. The shifts of several seeds, listed together, give the mean over seeds.
+    An example is drawn with all its levels and shifts.
+
+    Args:
+        shifts: One list per shift with the scores of its levels, the clean one first; all of the
+            same examples in the same order. The shifts of several seeds, listed together, give the
+            mean over seeds.
+        figure: ``"micro_ece"``, ``"macro_ece"``, ``"ece_area"`` or ``"last_level_confidence"``.
+        level: The level of confidence, above 0 and below 1.
+        resamples: How many bootstrap resamples are drawn, at least 2.
+        seed: Of the resamples; the same seed gives the same interval.
+
+    Returns:
+        The value with its bounds.
+
+    Raises:
+        UsageError: If the figure has another name.
+        UserError: If a shift has no level, or the examples differ between levels.
+
+    Example:
+        >>> from falconcal import Predictions
+        >>> from falconcal.evidence import pooled_interval
+        >>> clean = Predictions.from_probabilities([[0.75, 0.25]] * 8, [0] * 8)
+        >>> shifted = Predictions.from_probabilities([[0.5, 0.5]] * 8, [0] * 8)
+        >>> pooled_interval([[clean, shifted]], "last_level_confidence")
+        Interval(value=0.5, low=0.5, high=0.5, level=0.95)
     """
     counts = drawn_counts(_examples(shifts), resamples, seed)
     return interval_of(figure_of(_mean_over_shifts(shifts, figure, counts), level))
@@ -72,7 +95,32 @@ def pooled_difference(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Difference:
-    """Return the first's pooled figure less the second's, by a paired bootstrap over examples."""
+    """Return the first's pooled figure less the second's, by a paired bootstrap over examples.
+
+    Args:
+        first: The shifts of the first method: one list per shift with the scores of its levels.
+        second: The same of the second method, on the same examples.
+        figure: ``"micro_ece"``, ``"macro_ece"``, ``"ece_area"`` or ``"last_level_confidence"``.
+        level: The level of confidence, above 0 and below 1.
+        resamples: How many bootstrap resamples are drawn, at least 2.
+        seed: Of the resamples; the same seed gives the same interval.
+
+    Returns:
+        The difference with its bounds, p-value and effect.
+
+    Raises:
+        UsageError: If the figure has another name.
+        UserError: If a shift has no level, or the examples differ between levels or methods.
+
+    Example:
+        >>> from falconcal import Predictions
+        >>> from falconcal.evidence import pooled_difference
+        >>> first = [Predictions.from_probabilities([[0.75, 0.25]] * 8, [0] * 8)] * 2
+        >>> second = [Predictions.from_probabilities([[0.5, 0.5]] * 8, [0] * 8)] * 2
+        >>> found = pooled_difference([first], [second], "last_level_confidence")
+        >>> found.value, found.effect
+        (0.25, 0.5)
+    """
     counts = drawn_counts(_examples([*first, *second]), resamples, seed)
     one, other = (_mean_over_shifts(shifts, figure, counts) for shifts in (first, second))
     return difference_of(figure_of(one, level), figure_of(other, level))
@@ -82,7 +130,7 @@ def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
     """Return how often each resample takes each example, (R, N)."""
     if examples < 1 or resamples < 2:
         raise UserError(
-            f"expected an example and at least 2 resamples, got {examples} and {resamples}."
+            f"expected at least 1 example and at least 2 resamples, got {examples} and {resamples}."
         )
     generator = numpy.random.default_rng(seed)
     counts = numpy.empty((resamples, examples), numpy.uint8)  # none of N is ever drawn 256 times
@@ -93,7 +141,7 @@ def drawn_counts(examples: int, resamples: int, seed: int) -> numpy.ndarray:
 
 def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
     """Return the draws of a metric that is a mean (accuracy, confidence ...) of one level."""
-    values = MEANS[metric].value(scores)[:, None]  # (N, 1)
+    values = example_values(METRICS[metric], scores)[:, None]  # (N, 1)
     return Draws(*_sums(values / len(values), counts), error=False)
 
 
@@ -106,7 +154,7 @@ def shift_draws(
     which are then drawn for themselves.
     """
     drawn = [(levels, counts)] if others is None else [(levels[:1], counts), (levels[1:], others)]
-    groups = [(_same_examples(some, taken.shape[1]), taken) for some, taken in drawn]
+    groups = [(_same_examples(part, taken.shape[1]), taken) for part, taken in drawn]
     sizes = numpy.array([len(level) for parts, _ in groups for level in parts], numpy.float32)
     gaps, confidences = zip(*(_gaps_and_confidence(*group) for group in groups), strict=True)
     once, taken = (numpy.concatenate(parts, 1) for parts in zip(*gaps, strict=True))  # (R, L, M)
@@ -125,7 +173,8 @@ def _gaps_and_confidence(
     With them, by the same product, the confidence of the last level: counts become floats for each
     product, which takes longer than one column more.
     """
-    sure = MEANS["confidence"].value(levels[-1])[:, None] / len(levels[-1])  # (N, 1)
+    values = example_values(METRICS["confidence"], levels[-1])
+    sure = values[:, None] / len(values)  # (N, 1)
     once, taken = _sums(numpy.concatenate([gap_features(levels), sure], 1), counts)
     shape = (-1, len(levels), BINS)
     gaps = once[:-1].reshape(shape), taken[:, :-1].reshape(shape)
@@ -136,8 +185,8 @@ def gap_features(levels: Sequence[Scores]) -> numpy.ndarray:
     """Return correct less confidence over N, in the column of its level and bin: (N, L * M)."""
     examples = len(levels[0])
     features = numpy.zeros((examples, len(levels) * BINS))
-    for place, scores in enumerate(levels):
-        columns = (bin_index(scores.confidence, BINS) + place * BINS).numpy()  # (N,)
+    for number, scores in enumerate(levels):
+        columns = (bin_index(scores.confidence, BINS) + number * BINS).numpy()  # (N,)
         gaps = scores.correct.double() - scores.confidence.double()
         features[numpy.arange(examples), columns] = gaps.numpy() / examples
     return features
@@ -222,7 +271,7 @@ def _examples(shifts: Sequence[LevelScores]) -> int:
             f"{described(shifts)}."
         )
     if not shifts or not all(shifts):
-        raise UserError("expected at least one shift, and a level of each, got none.")
+        raise UserError("expected at least one shift with at least one level, got none.")
     clean = _same_examples([levels[0] for levels in shifts], len(scores_of(shifts[0][0])))
     return len(clean[0])
 

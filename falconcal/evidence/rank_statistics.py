@@ -6,15 +6,16 @@ from typing import Literal
 import numpy
 import torch
 
-from falconcal.evidence.resampling import Cells, Generator, neighbours
+from falconcal.evidence.resampling import Cells, neighbours
 from falconcal.metrics.calibration import SMOOTH_CELLS, smooth_cell, smooth_errors
+from falconcal.metrics.metric import Resampling
 from falconcal.metrics.predictions import TopPredictions
 
 OutlierFigure = Literal["auroc", "aupr", "fpr_at_95"]
 
 
 def risk_coverage_draws(
-    answers: TopPredictions, resamples: int, generator: Generator
+    answers: TopPredictions, resamples: int, generator: numpy.random.Generator
 ) -> numpy.ndarray:
     """Return the area under the risk-coverage curve of each resample, (R,).
 
@@ -35,11 +36,13 @@ def risk_coverage_draws(
     return areas
 
 
-def smooth_draws(answers: TopPredictions, resamples: int, generator: Generator) -> numpy.ndarray:
+def smooth_draws(
+    answers: TopPredictions, resamples: int, generator: numpy.random.Generator
+) -> numpy.ndarray:
     """Return the smooth ECE of each resample, (R,)."""
-    place = smooth_cell(answers.confidence).numpy()
+    cell = smooth_cell(answers.confidence).numpy()
     residual = (answers.correct.double() - answers.confidence.double()).numpy()
-    cells = Cells.of(2 * place + answers.correct.numpy(), numpy.stack([residual, place], 1))
+    cells = Cells.of(2 * cell + answers.correct.numpy(), numpy.stack([residual, cell], 1))
     sums = cells.taken(resamples, generator) * cells.means[:, 0]  # (R, K)
     histograms = numpy.zeros((resamples, SMOOTH_CELLS))
     numpy.add.at(histograms.T, cells.means[:, 1].astype(numpy.int64), sums.T)
@@ -51,16 +54,16 @@ def outlier_draws(
     outside: numpy.ndarray,
     figure: OutlierFigure,
     resamples: int,
-    generator: Generator,
+    generator: numpy.random.Generator,
 ) -> numpy.ndarray:
     """Return a figure of outlier detection of each resample of both samples' signals, (R,)."""
     number = neighbours(-numpy.concatenate([inside, outside]))  # the surest first
     cells = int(number.max()) + 1
-    accepted, let_in = (
+    accepted, let_through = (
         _taken(numbers, cells, resamples, generator).cumsum(1)  # (R, K)
         for numbers in (number[: len(inside)], number[len(inside) :])
     )
-    return FIGURES[figure](accepted, let_in)
+    return OUTLIER_FIGURES[figure](accepted, let_through)
 
 
 def drawn_outlier_figures(
@@ -76,8 +79,8 @@ def drawn_outlier_figures(
     number = neighbours(-numpy.concatenate([inside, outside]))  # the surest first
     cells = int(number.max()) + 1
     accepted = _gathered(number[: len(inside)], cells, taken_inside).cumsum(1)  # (R, cells)
-    let_in = _gathered(number[len(inside) :], cells, taken_outside).cumsum(1)
-    return {figure: function(accepted, let_in) for figure, function in FIGURES.items()}
+    let_through = _gathered(number[len(inside) :], cells, taken_outside).cumsum(1)
+    return {figure: function(accepted, let_through) for figure, function in OUTLIER_FIGURES.items()}
 
 
 def _gathered(number: numpy.ndarray, cells: int, taken: numpy.ndarray) -> numpy.ndarray:
@@ -90,37 +93,43 @@ def _gathered(number: numpy.ndarray, cells: int, taken: numpy.ndarray) -> numpy.
 
 
 def _taken(
-    number: numpy.ndarray, cells: int, resamples: int, generator: Generator
+    number: numpy.ndarray, cells: int, resamples: int, generator: numpy.random.Generator
 ) -> numpy.ndarray:
     shares = numpy.bincount(number, minlength=cells) / len(number)
     return generator.multinomial(len(number), shares, size=resamples).astype(numpy.float64)
 
 
-def _area(accepted: numpy.ndarray, let_in: numpy.ndarray) -> numpy.ndarray:
+def _area(accepted: numpy.ndarray, let_through: numpy.ndarray) -> numpy.ndarray:
     """AUROC: how often an in-domain example is surer than an outlier, ties for a half."""
-    outliers = numpy.diff(let_in, prepend=0, axis=1)
+    outliers = numpy.diff(let_through, prepend=0, axis=1)
     surer = accepted - numpy.diff(accepted, prepend=0, axis=1) / 2
-    areas: numpy.ndarray = (outliers * surer).sum(1) / (accepted[:, -1] * let_in[:, -1])
+    areas: numpy.ndarray = (outliers * surer).sum(1) / (accepted[:, -1] * let_through[:, -1])
     return areas
 
 
-def _precision(accepted: numpy.ndarray, let_in: numpy.ndarray) -> numpy.ndarray:
+def _precision(accepted: numpy.ndarray, let_through: numpy.ndarray) -> numpy.ndarray:
     """AUPR: the mean, over in-domain examples, of the precision where each is accepted."""
     gained = numpy.diff(accepted, prepend=0, axis=1)
-    precision = accepted / numpy.maximum(accepted + let_in, 1)
+    precision = accepted / numpy.maximum(accepted + let_through, 1)
     areas: numpy.ndarray = (gained * precision).sum(1) / accepted[:, -1]
     return areas
 
 
-def _false_rate(accepted: numpy.ndarray, let_in: numpy.ndarray) -> numpy.ndarray:
-    place = numpy.argmax(accepted >= 0.95 * accepted[:, -1:], axis=1)
-    rates: numpy.ndarray = let_in[numpy.arange(len(place)), place] / let_in[:, -1]
+def _false_rate(accepted: numpy.ndarray, let_through: numpy.ndarray) -> numpy.ndarray:
+    index = numpy.argmax(accepted >= 0.95 * accepted[:, -1:], axis=1)
+    rates: numpy.ndarray = let_through[numpy.arange(len(index)), index] / let_through[:, -1]
     return rates
 
 
-FIGURES: dict[OutlierFigure, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] = {
+OUTLIER_FIGURES: dict[OutlierFigure, Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]] = {
     "auroc": _area,
     "aupr": _precision,
     "fpr_at_95": _false_rate,
 }
-ORDERED = {"aurc": risk_coverage_draws, "smooth_ece": smooth_draws}
+# by the word for resampling in the record of a metric
+RANK_DRAWS: dict[
+    Resampling, Callable[[TopPredictions, int, numpy.random.Generator], numpy.ndarray]
+] = {
+    "risk_coverage": risk_coverage_draws,
+    "smoothed_gaps": smooth_draws,
+}

@@ -5,15 +5,14 @@ a cell, which is taken as often as they are together; what a metric needs of a r
 from counts (R, K) and what stands in the cells, without a loop.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
 
+from falconcal.metrics.metric import Metric
 from falconcal.metrics.predictions import Scores
 
 MOST_CELLS = 4000
-Generator = numpy.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +29,13 @@ class Cells:
         sums = [numpy.bincount(index, column) for column in features.T]
         return cls(counts, numpy.stack(sums, 1) / counts[:, None])
 
-    def taken(self, resamples: int, generator: Generator) -> numpy.ndarray:
+    def taken(self, resamples: int, generator: numpy.random.Generator) -> numpy.ndarray:
         """Return how often the members of each cell are taken in each resample: (R, K)."""
         examples = int(self.counts.sum())
         drawn = generator.multinomial(examples, self.counts / examples, size=resamples)
         return drawn.astype(numpy.float64)
 
-    def sums(self, resamples: int, generator: Generator) -> numpy.ndarray:
+    def sums(self, resamples: int, generator: numpy.random.Generator) -> numpy.ndarray:
         """Return the sum of the features of each resample: (R, F)."""
         sums: numpy.ndarray = self.taken(resamples, generator) @ self.means
         return sums
@@ -63,27 +62,10 @@ def clustered(features: numpy.ndarray, clusters: numpy.ndarray) -> Cells:
     return Cells(numpy.ones(int(index.max()) + 1), numpy.stack(sums, 1))
 
 
-@dataclass(frozen=True)
-class MeanMetric:
-    """A metric that is the mean of a value of each example."""
-
-    value: Callable[[Scores], numpy.ndarray]  # (N,)
-
-    def draws(
-        self,
-        scores: Scores,
-        resamples: int,
-        generator: Generator,
-        clusters: numpy.ndarray | None = None,
-    ) -> numpy.ndarray:
-        """Return the metric of each resample, (R,); members of a cluster are taken together."""
-        return mean_draws(self.value(scores), resamples, generator, clusters)
-
-
 def mean_draws(
     values: numpy.ndarray,
     resamples: int,
-    generator: Generator,
+    generator: numpy.random.Generator,
     clusters: numpy.ndarray | None = None,
 ) -> numpy.ndarray:
     """Return the mean of values (N,) in each resample, (R,)."""
@@ -97,21 +79,7 @@ def mean_draws(
     return means
 
 
-def column(name: str) -> MeanMetric:
-    """Return the mean of a column of scores as a metric."""
-    return MeanMetric(lambda scores: getattr(scores, name).double().numpy())
-
-
-def _overconfidence(scores: Scores) -> numpy.ndarray:
-    gaps: numpy.ndarray = (scores.confidence.double() - scores.correct.double()).numpy()
-    return gaps
-
-
-MEANS: dict[str, MeanMetric] = {
-    "accuracy": column("correct"),
-    "nll": column("nll"),
-    "brier": column("brier"),
-    "entropy": column("entropy"),
-    "confidence": column("confidence"),
-    "signed_gap": MeanMetric(_overconfidence),
-}
+def example_values(metric: Metric, scores: Scores) -> numpy.ndarray:
+    """Return the value of each example whose mean the metric is, (N,)."""
+    assert metric.values is not None  # a record of a mean says of what
+    return metric.values(scores).double().numpy()

@@ -1,4 +1,4 @@
-"""Using a trained model: saving and loading it, anybody's inputs, anybody's predictions."""
+"""Use a trained model: save and load it, predict from files, read files of predictions."""
 
 from falconcal.inference.model_file import ModelMetadata, SavedModel, load, save
 from falconcal.inference.prediction_files import PredictionFile, read_predictions

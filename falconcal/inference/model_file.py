@@ -1,8 +1,9 @@
-"""A model to take away: its weights and what is needed to rebuild and to interpret it, in one file.
+"""A model file: the weights, and what is needed to rebuild the model and to read its output.
 
-safetensors with metadata as JSON in its head; no pickle, ever. The architecture is a name, looked
-up when the file is read: of ``MODELS``, or ``package.module:Name`` of a class or function that
-makes a module. A method that wraps what it trains says how by its ``build``.
+It is a safetensors file with metadata as JSON in its header; nothing is ever pickled. The
+architecture is a name that is looked up when the file is read: one of ``MODELS``, or
+``package.module:Name`` of a class or function that makes a module. A method that wraps the model it
+trains rebuilds the wrapping with ``build``.
 """
 
 import json
@@ -22,7 +23,14 @@ import falconcal
 from falconcal.core.method import Method
 from falconcal.core.module_state import check_module, explain_model_errors, to_model_device
 from falconcal.core.registry import look_up
-from falconcal.core.settings import Count, as_dict, call_checked, check_settable, settings
+from falconcal.core.settings import (
+    Count,
+    StrTuple,
+    as_dict,
+    call_checked,
+    check_settable,
+    settings,
+)
 from falconcal.core.trust import PERSON, CodeKind, Trust, returns, trusting
 from falconcal.data import Bounds, Dataset, Examples, Framing, Preparation
 from falconcal.data.dataset import Modality
@@ -37,11 +45,10 @@ from falconcal.models import MODELS, is_factory
 from falconcal.models.predict import check_logits
 from falconcal.models.prepared_model import with_preparation
 
-KIND, FORMAT = "model", 2  # 2 says how pictures are framed; files of 1 are read too
-LARGEST = 2**25  # numbers of one example: a colour picture of 3,300 x 3,300 pixels
+KIND, FORMAT = "model", 2  # 2 states how images are framed; files of 1 are read too
+LARGEST_EXAMPLE = 2**25  # numbers of one example: a colour image of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
-StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def _from_table(kind: Callable[..., object]) -> BeforeValidator:
@@ -51,27 +58,74 @@ def _from_table(kind: Callable[..., object]) -> BeforeValidator:
 
 @settings
 class ModelMetadata:
-    """What a model file says beside the weights."""
+    """What a model file holds besides the weights.
 
-    architecture: str  # a name of MODELS, or package.module:Name
-    arguments: dict[str, Any] | None = None  # of the architecture; None sizes it to the data
+    Example:
+        >>> from falconcal.inference import ModelMetadata
+        >>> metadata = ModelMetadata(architecture="mlp", classes=("no", "yes"), shape=(3,))
+        >>> metadata.classes
+        ('no', 'yes')
+    """
+
+    architecture: str
+    """A name in ``MODELS``, or ``package.module:Name``."""
+
+    arguments: dict[str, Any] | None = None
+    """What the architecture is called with; None sizes it to the shape and the classes."""
+
     classes: Annotated[StrTuple, Field(min_length=2)]
-    shape: Annotated[tuple[Count, ...], Field(strict=False)]  # of one example
+    """The names of the classes, in the order of the logits."""
+
+    shape: Annotated[tuple[Count, ...], Field(strict=False)]
+    """The shape of one example."""
+
     bounds: Annotated[Bounds | None, _from_table(Bounds)] = None
-    preparation: Annotated[Preparation | None, _from_table(Preparation)] = None  # its first layer
-    tokens: Count | None = None  # how many different ones, where inputs are whole numbers
-    columns: StrTuple | None = None  # of a table, in the order of the inputs
-    mean: Numbers | None = None  # a channel, of pixels from 0 to 1
+    """The range of the inputs, if they have one."""
+
+    preparation: Annotated[Preparation | None, _from_table(Preparation)] = None
+    """The first layer of the network, if the data asked for one."""
+
+    tokens: Count | None = None
+    """The number of different tokens, padding included, where inputs are tokens."""
+
+    columns: StrTuple | None = None
+    """The columns of a table, in the order of the inputs."""
+
+    mean: Numbers | None = None
+    """What is subtracted from each channel of pixels from 0 to 1, where that is not a layer."""
+
     deviation: Numbers | None = None
-    framing: Annotated[Framing | None, _from_table(Framing)] = None  # of pictures; None in format 1
-    method: dict[str, Any] | None = None  # settings, its name among them as ``method``
+    """What each channel is divided by after that."""
+
+    framing: Annotated[Framing | None, _from_table(Framing)] = None
+    """How image files become inputs; None for other inputs, and in files of format 1."""
+
+    method: dict[str, Any] | None = None
+    """The settings of the method that trained the model, its name among them as ``method``."""
+
     risks: Annotated[RiskTable | None, _from_table(RiskTable)] = None
-    version: str = falconcal.__version__  # that wrote the file
+    """Errors on validation data by confidence threshold, for ``falconcal predict --risk``."""
+
+    version: str = falconcal.__version__
+    """The version of falconcal that wrote the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A model as a file held it, in inference mode on the CPU, and its metadata."""
+    """A model that was read from a file, and its metadata.
+
+    Args:
+        model: The model, in inference mode on the CPU.
+        metadata: What the file holds besides the weights.
+
+    Example:
+        >>> import falconcal, torch
+        >>> model = falconcal.models.MLP(2, 3)
+        >>> falconcal.save(model, "model.safetensors", "mlp", classes=("no", "yes"), shape=(3,))
+        >>> saved = falconcal.load("model.safetensors")
+        >>> saved.model(torch.zeros(1, 3)).shape, saved.metadata.shape
+        (torch.Size([1, 2]), (3,))
+    """
 
     model: nn.Module
     metadata: ModelMetadata
@@ -95,15 +149,44 @@ def save(
     method: Method | None = None,
     validation: Data | None = None,
 ) -> None:
-    """Write a model in one move, having made sure that it can be rebuilt.
+    """Write a model to a file, after a check that it can be rebuilt.
 
-    ``architecture`` is a name of ``MODELS``, sized to ``shape`` (of one example) and ``classes``,
-    or ``package.module:Name``, called with ``arguments``, plain data. ``method`` is what trained
-    the model. ``framing`` is how pictures were framed in training, so that ``falconcal predict``
-    frames them alike: ``dataset.train.framing``; unless given, a model of images has them scaled to
-    its size by their shorter side and the middle cut out. Of ``validation``, predictions on data
-    that did not train it, only a table of errors by threshold is kept, from which
-    ``falconcal predict --risk`` takes its own.
+    The file appears whole or not at all. Nothing is pickled.
+
+    Args:
+        model: The model, with its weights.
+        path: The file to write, ``.safetensors`` by custom.
+        architecture: A name in ``MODELS``, which is sized to ``shape`` and ``classes``, or
+            ``package.module:Name`` of your own class or function.
+        classes: The names of the classes, in the order of the logits.
+        shape: The shape of one example.
+        arguments: What the architecture is called with: numbers, text, lists, tables.
+        bounds: The range of the inputs.
+        preparation: The first layer of the network, if the data asked for one.
+        tokens: The number of different tokens, padding included, where inputs are tokens.
+        columns: The columns of a table, in the order of the inputs.
+        mean: What is subtracted from each channel of pixels from 0 to 1, where that is not a layer.
+        deviation: What each channel is divided by after that.
+        framing: How image files were framed in training, ``dataset.train.framing``, so that
+            ``falconcal predict`` does the same; by default images are scaled to the model's size
+            by their shorter side and the middle is cut out.
+        method: The method that trained the model.
+        validation: Predictions on data that did not train the model. Only a table of errors by
+            confidence threshold is stored, which ``falconcal predict --risk`` reads.
+
+    Raises:
+        UserError: The model cannot be rebuilt from what is given, or its output does not fit the
+            classes.
+        UsageError: The architecture is not known, or arguments cannot be stored as JSON.
+
+    Example:
+        >>> import falconcal, torch
+        >>> model = falconcal.models.MLP(2, 3)
+        >>> falconcal.save(model, "model.safetensors", "mlp", classes=("no", "yes"), shape=(3,))
+        >>> inputs = torch.ones(4, 3)
+        >>> loaded = falconcal.load("model.safetensors").model
+        >>> bool((loaded(inputs) == model(inputs)).all())
+        True
     """
     check_module(model)
     if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
@@ -136,10 +219,26 @@ def _usual_framing(shape: Sequence[int], tokens: int | None) -> Framing | None:
 
 
 def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
-    """Read and rebuild a model that ``save`` wrote, of whoever it may be.
+    """Read and rebuild a model that ``save`` wrote; a file from strangers is safe to load.
 
-    ``trust_code`` are packages whose code the file may name for its architecture or its method;
-    without it the file names what falconcal has, and anything else is refused.
+    Args:
+        path: The file.
+        trust_code: Packages whose code the file may name for its architecture or its method. By
+            default it may name only what falconcal has, and anything else is refused.
+
+    Returns:
+        The model, in inference mode on the CPU, and its metadata.
+
+    Raises:
+        UserError: The file was not written by ``save`` or is damaged.
+        UsageError: The file names code of a package that is not trusted.
+
+    Example:
+        >>> import falconcal
+        >>> model = falconcal.models.MLP(2, 3)
+        >>> falconcal.save(model, "model.safetensors", "mlp", classes=("no", "yes"), shape=(3,))
+        >>> falconcal.load("model.safetensors").metadata.classes
+        ('no', 'yes')
     """
     path, trust = as_path(path), trusting(trust_code)
     weights, head = read_tensors(path)
@@ -184,7 +283,7 @@ def _architecture(metadata: ModelMetadata, trust: Trust, room: int) -> nn.Module
 
 
 def _check_room(make: Callable[[], nn.Module], room: int, name: str) -> None:
-    """Refuse a network with more weights than the file has, before it takes any memory."""
+    """Refuse a network with more weights than the file has, before memory is allocated."""
     with torch.device("meta"):
         size = sum(weight.numel() for weight in make().state_dict().values())
     if size > room:
@@ -215,21 +314,21 @@ def _structured(model: nn.Module, method: Method | None) -> nn.Module:
 
 
 def _makes_module(thing: object) -> bool:
-    """Return whether a thing says, before it is called, that it makes a module."""
+    """Return whether a thing states, before it is called, that it makes a module."""
     made = thing if isinstance(thing, type) else returns(thing)
     return is_factory(thing) and isinstance(made, type) and issubclass(made, nn.Module)
 
 
 ARCHITECTURE = CodeKind(
     "architecture",
-    "a class of torch.nn.Module, or a function whose annotation says that it returns one",
+    "a class of torch.nn.Module, or a function annotated to return one",
     _makes_module,
 )
 
 
 @contextmanager
 def _explained(name: str, arguments: Mapping[str, Any] | None) -> Iterator[None]:
-    """Turn what a factory complains about into our words."""
+    """Turn the errors of a function that makes a model into our own."""
     try:
         yield
     except UsageError as error:
@@ -297,7 +396,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 def _metadata(path: Path, head: Mapping[str, Any]) -> ModelMetadata:
     if head.get("kind") != KIND:
-        raise UserError(f"expected a model that falconcal.save wrote, {path} is none.")
+        raise UserError(f"{path} is not a model file: expected one that falconcal.save wrote.")
     written = head.get("format")
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
@@ -314,10 +413,12 @@ def _metadata(path: Path, head: Mapping[str, Any]) -> ModelMetadata:
 
 def _check_metadata(metadata: ModelMetadata) -> None:
     if len(set(metadata.classes)) < len(metadata.classes):
-        raise UserError(f"expected classes with names of their own, got {metadata.classes}.")
+        raise UserError(f"expected a different name for each class, got {metadata.classes}.")
     elements = math.prod(metadata.shape)
-    if elements > LARGEST:
-        raise UserError(f"expected examples of at most {LARGEST:,} numbers, got {metadata.shape}.")
+    if elements > LARGEST_EXAMPLE:
+        raise UserError(
+            f"expected examples of at most {LARGEST_EXAMPLE:,} numbers, got {metadata.shape}."
+        )
     if metadata.columns is not None and len(metadata.columns) != elements:
         raise UserError(
             f"expected a column for each of the {elements} inputs, got {len(metadata.columns)}."
@@ -348,11 +449,13 @@ def _check_risks(risks: RiskTable | None) -> None:
     alike = len(risks.thresholds) == len(risks.accepted) == len(risks.errors)
     pairs = zip(risks.errors, risks.accepted, strict=False)
     if not alike or not all(0 <= wrong <= count for wrong, count in pairs):
-        raise UserError("expected thresholds with as many counts, no more errors than accepted.")
+        raise UserError(
+            "expected as many thresholds as counts, and no more errors than accepted examples."
+        )
 
 
 def _plain_json(metadata: ModelMetadata) -> dict[str, Any]:
-    """Return the metadata as they come back from the file; what JSON cannot hold is refused."""
+    """Return the metadata as JSON gives it back; what JSON cannot hold is refused."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(as_dict(metadata)))
     except (TypeError, ValueError) as error:

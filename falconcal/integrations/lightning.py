@@ -18,12 +18,16 @@ from falconcal.metrics import (
     negative_log_likelihood,
 )
 from falconcal.metrics.predictions import Predictions, Scores
-from falconcal.training import Step, TrainingProcesses, bounds_of, run_steps, set_dropout
-from falconcal.training.context import (
-    batch_random,
+from falconcal.training.batches import Batch
+from falconcal.training.model_setup import set_dropout, weights_to_channels_last
+from falconcal.training.run_steps import run_steps
+from falconcal.training.step import (
+    Step,
+    StepContext,
+    TrainingProcesses,
+    bounds_of,
     check_batch,
-    to_channels_last,
-    weights_to_channels_last,
+    make_step,
 )
 
 try:
@@ -33,23 +37,30 @@ except ImportError as error:
         "falconcal.integrations.lightning needs Lightning: pip install 'falconcal[lightning]'."
     ) from error
 
-Batch = tuple[Tensor, Tensor]
-OF_THE_TRAINER = ("accelerator", "devices", "num_nodes", "strategy", "precision")
+TRAINER_SETTINGS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
 
 
 class FalconModule(LightningModule):  # type: ignore[misc]
     """Any module that gives logits, trained by FALCON's two steps under Lightning's ``Trainer``.
 
     Epochs, devices and precision are the Trainer's; ``clip_norm`` and ``accumulate`` stay settings
-    of ``Falcon``, since Lightning leaves them to modules that step by themselves. ``optimizer`` of
-    the clean step, made of the weights, is Adam at the settings' learning rate if none is given.
+    of ``Falcon``, since Lightning leaves them to modules that step by themselves.
+
+    Args:
+        model: Any module that gives logits.
+        falcon: The settings; None takes the defaults.
+        optimizer: Makes the optimiser of the clean step from the list of weights; None makes Adam
+            at the settings' learning rate.
+
+    Raises:
+        UserError: If the settings ask for what is the Trainer's.
     """
 
     def __init__(
         self,
         model: nn.Module,
         falcon: Falcon | None = None,
-        optimizer: Any = None,  # called with the list of weights
+        optimizer: Any = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -60,7 +71,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         weights_to_channels_last(model)
         self._optimizer = optimizer
         self._objectives = self.falcon.objectives()
-        self._entrance: PerturbationPoint | None = None
+        self._point: PerturbationPoint | None = None  # found on the first batch
         self._waiting: list[Step] = []
         self._scores: list[Scores] = []
         self.save_hyperparameters(as_dict(self.falcon))
@@ -77,7 +88,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
     def on_fit_start(self) -> None:
         if self.falcon.clip_norm is not None and self.trainer.precision == "16-mixed":
             raise UserError(
-                "clip_norm does not go with precision 16-mixed under Lightning, where gradients "
+                "clip_norm does not work with precision 16-mixed under Lightning, where gradients "
                 "are scaled: use bf16-mixed, or leave it out."
             )
 
@@ -89,7 +100,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
     def training_step(self, batch: Batch, batch_index: int) -> None:
         """Take both steps on the batch; with ``accumulate``, on the group that it completes."""
         inputs, labels = self._part(batch)
-        if len(batch[0]) >= self._parts():  # too small a batch to share is left out by all
+        if len(batch[0]) >= self._parts():  # all skip a batch that is too small to divide
             self._waiting.append(self._step(inputs, labels, batch_index))
         complete = len(self._waiting) == self.falcon.accumulate or self.trainer.is_last_batch
         if self._waiting and complete:
@@ -100,7 +111,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         self._scores.append(Predictions.from_logits(self(inputs).cpu(), labels.cpu()).scores())
 
     def on_validation_epoch_end(self) -> None:
-        """Log the figures of all the validation data, from all processes."""
+        """Log the figures of the validation data of all processes."""
         mine, self._scores = Scores.concatenate(self._scores), []
         every = Scores(**{name: self._gathered(field) for name, field in vars(mine).items()})
         figures = {
@@ -111,7 +122,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         self.log_dict({f"validation/{name}": value for name, value in figures.items()})
 
     def _parts(self) -> int:
-        """Return among how many processes a batch is shared: a DataLoader has done so already."""
+        """Return into how many parts a batch is divided; a DataLoader has done so already."""
         loaded = isinstance(self.trainer.train_dataloader, DataLoader)
         return 1 if loaded else int(self.trainer.world_size)
 
@@ -125,30 +136,29 @@ class FalconModule(LightningModule):  # type: ignore[misc]
 
     def _step(self, inputs: Tensor, labels: Tensor, index: int) -> Step:
         check_integer_labels(labels)
+        context = self._context(inputs, labels)
+        return make_step(context, (inputs, labels), self.current_epoch + 1, self._epochs(), index)
+
+    def _context(self, inputs: Tensor, labels: Tensor) -> StepContext:
         loader = self.trainer.train_dataloader
         bounds = bounds_of(loader, self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
-        if self._entrance is None:
-            self._entrance = find_perturbation_point(self.model, inputs)
-        epoch = self.current_epoch + 1
-        return Step(
+        if self._point is None:
+            self._point = find_perturbation_point(self.model, inputs)
+        return StepContext(
             model=self.model,
-            inputs=to_channels_last(inputs),
-            labels=labels.long(),
-            epoch=epoch,
-            epochs=self._epochs(),
-            random=batch_random(self.falcon.seed, epoch, index),
+            wrapped=self.model,
+            seed=self.falcon.seed,
             classes=getattr(loader, "classes", None),
             bounds=bounds,
-            bare=self.model,
-            perturbation_point=self._entrance,
+            perturbation_point=self._point,
             processes=self._processes(),
         )
 
     def _run_waiting(self) -> None:
         steps, self._waiting = self._waiting, []
         terms = run_steps(
-            _Passes(self), steps, self._objectives, self.optimizers(), self.falcon.clip_norm
+            _TrainerEngine(self), steps, self._objectives, self.optimizers(), self.falcon.clip_norm
         )
         for objective, values in terms.items():
             self.log_dict({f"{objective}/{name}": value for name, value in values.items()})
@@ -160,7 +170,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         return everywhere.flatten().cpu()
 
     def _epochs(self) -> int:
-        """Return how many epochs there are; those of the settings where the Trainer has no end."""
+        """Return the Trainer's number of epochs, or the settings' if it has no limit."""
         epochs: int | None = self.trainer.max_epochs
         return epochs if epochs is not None and epochs > 0 else self.falcon.epochs
 
@@ -171,8 +181,8 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         return TrainingProcesses(count, lambda value: strategy.reduce(value, reduce_op="sum"))
 
 
-class _Passes:
-    """Backward passes by way of the Trainer, which knows the precision and the processes."""
+class _TrainerEngine:
+    """Backward passes through the Trainer, which knows the precision and the processes."""
 
     def __init__(self, module: FalconModule) -> None:
         self.module = module
@@ -186,10 +196,10 @@ class _Passes:
 
 
 def _check_settings(falcon: Falcon) -> None:
-    """Refuse settings that the Trainer would pass over in silence."""
-    usual = Falcon()
-    for name in OF_THE_TRAINER:
-        if getattr(falcon, name) != getattr(usual, name):
+    """Refuse settings that the Trainer would silently ignore."""
+    defaults = Falcon()
+    for name in TRAINER_SETTINGS:
+        if getattr(falcon, name) != getattr(defaults, name):
             raise UserError(
                 f"under Lightning {name} is the Trainer's: give Trainer({name}=...), and leave it "
                 f"out of Falcon, which has {getattr(falcon, name)!r}."

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
@@ -18,25 +18,52 @@ from falconcal.core.module_state import (
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
-from falconcal.training import Step, TrainingProcesses, run_steps, set_dropout
-from falconcal.training.context import (
-    batch_random,
-    bounds_of,
-    check_batch,
-    lay_out_state,
-    to_channels_last,
+from falconcal.training.model_setup import (
+    match_weight_layout,
+    set_dropout,
     weights_to_channels_last,
 )
 from falconcal.training.precision import as_precise, check_precision, of_precision
+from falconcal.training.run_steps import run_steps
+from falconcal.training.step import (
+    Step,
+    StepContext,
+    TrainingProcesses,
+    bounds_of,
+    check_batch,
+    make_step,
+)
 
 
 class FalconStep:
     """Both steps of FALCON on a batch: the clean one with your optimiser, then calibration.
 
-    ``falcon`` holds the weights, the annealing, the bounds of the inputs, ``dropout``,
-    ``clip_norm``, ``accumulate`` and ``precision``; its learning rate is not used, your optimiser
-    has its own. Schedulers work on your optimiser, and on ``calibration_optimizer``. What is left
-    behind in the module is its weights alone.
+    The steps are those of ``Falcon.fit``, to the bit. Schedulers work on your optimiser, and on
+    ``calibration_optimizer``. Only the weights of the module change: mode, ``requires_grad`` and
+    hooks stay.
+
+    Args:
+        model: Any module that gives logits.
+        optimizer: Your optimiser of its weights, for the clean step.
+        falcon: Weights, annealing, bounds of the inputs, ``dropout``, ``clip_norm``, ``accumulate``
+            and ``precision``; None takes the defaults. Its ``learning_rate`` is not used.
+        fabric: A Fabric that is set up already; None makes one on the model's device.
+
+    Raises:
+        UserError: If the settings ask for what only ``fit`` can do (``keep="best"``, ``patience``,
+            ``average``), or a part is of the wrong type.
+
+    Example:
+        >>> import torch
+        >>> import falconcal
+        >>> inputs, labels = torch.rand(60, 6), torch.arange(60) % 3
+        >>> model = torch.nn.Linear(6, 3)
+        >>> falcon = falconcal.Falcon(epochs=2, bounds=falconcal.Bounds(0, 1))
+        >>> step = falconcal.FalconStep(model, torch.optim.Adam(model.parameters()), falcon)
+        >>> for epoch in step.epochs():
+        ...     terms = step(inputs, labels)
+        >>> list(terms)
+        ['clean/cross_entropy', 'clean/entropy', 'calibration/calibration']
     """
 
     def __init__(
@@ -57,16 +84,16 @@ class FalconStep:
         self._objectives = self.falcon.objectives()
         self._resting = submodules_in_eval(model)
         weights_to_channels_last(model)
-        lay_out_state(optimizer)
-        optimizer.register_load_state_dict_post_hook(lay_out_state)
+        match_weight_layout(optimizer)
+        optimizer.register_load_state_dict_post_hook(match_weight_layout)
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.calibration_optimizer = self._objectives[1].optimizer(parameters)
         self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)
-        self._entrance: PerturbationPoint | None = None
+        self._point: PerturbationPoint | None = None  # found on the first batch
         self._waiting: list[Step] = []
 
     def epochs(self) -> Iterator[int]:
-        """Walk the epochs, so that the annealing knows where it is; the model in training mode."""
+        """Iterate over the epochs, which annealing needs; puts the model into training mode."""
         for epoch in range(1, self.falcon.epochs + 1):
             self.epoch, self._batch = epoch, 0
             train_except(self.model, self._resting)
@@ -74,7 +101,7 @@ class FalconStep:
             self._run_waiting()  # the last group of an epoch may be short
 
     def __call__(self, inputs: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-        """Step on a batch and return the terms by name; none while batches accumulate."""
+        """Step on a batch and return the terms by name; empty while batches accumulate."""
         self._waiting.append(self._step(inputs, labels))
         if len(self._waiting) < self.falcon.accumulate:
             return {}
@@ -91,21 +118,22 @@ class FalconStep:
     def _step(self, inputs: ArrayLike, labels: ArrayLike) -> Step:
         inputs, labels = as_tensor(inputs, "inputs"), as_tensor(labels, "labels")
         check_integer_labels(labels)
+        context, epoch = self._context(inputs, labels), self._checked_epoch()
+        self._batch += 1
+        return make_step(context, (inputs, labels), epoch, self.falcon.epochs, self._batch - 1)
+
+    def _context(self, inputs: Tensor, labels: Tensor) -> StepContext:
         bounds = bounds_of((), self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
-        if self._entrance is None:
-            self._entrance = find_perturbation_point(self.model, inputs)
-        self._batch += 1
-        return Step(
-            model=self._wrapped,
-            inputs=to_channels_last(as_precise(self._fabric, to_weights_dtype(self.model, inputs))),
-            labels=labels.long(),
-            epoch=self._checked_epoch(),
-            epochs=self.falcon.epochs,
-            random=batch_random(self.falcon.seed, self.epoch, self._batch - 1),
+        if self._point is None:
+            self._point = find_perturbation_point(self.model, inputs)
+        return StepContext(
+            model=self.model,
+            wrapped=self._wrapped,
+            seed=self.falcon.seed,
+            convert=lambda given: as_precise(self._fabric, to_weights_dtype(self.model, given)),
             bounds=bounds,
-            bare=self.model,
-            perturbation_point=self._entrance,
+            perturbation_point=self._point,
             processes=self._processes,
         )
 
@@ -126,14 +154,14 @@ class FalconStep:
     def _checked_epoch(self) -> int:
         if not 1 <= self.epoch <= self.falcon.epochs:
             raise UserError(
-                f"expected an epoch from 1 to {self.falcon.epochs}, got {self.epoch}: say how "
-                "many there are with Falcon(epochs=...), and walk them with step.epochs()."
+                f"expected an epoch from 1 to {self.falcon.epochs}, got {self.epoch}: give their "
+                "number as Falcon(epochs=...), and iterate over step.epochs()."
             )
         return self.epoch
 
 
 def needs_fit(falcon: Falcon) -> bool:
-    """Tell whether settings ask for what goes beyond a step: choosing epochs, ending, averaging."""
+    """Return whether settings need more than steps: choosing an epoch, ending early, averaging."""
     return falcon.keep == "best" or falcon.patience is not None or falcon.average is not None
 
 
@@ -148,7 +176,7 @@ def _check_parts(optimizer: object, falcon: object) -> None:
 
 
 def _check_settings(falcon: Falcon) -> None:
-    """Refuse settings that a loop of one's own would pass over in silence."""
+    """Refuse settings that a loop of the user's own would silently ignore."""
     if needs_fit(falcon):
         raise UserError(
             "in a loop of your own you keep epochs, stop early and average yourself: leave "

@@ -1,7 +1,6 @@
-"""The scikit-learn face: FALCON for arrays, with ``fit``, ``predict`` and ``predict_proba``."""
+"""FALCON as a scikit-learn estimator: arrays in, ``fit``, ``predict`` and ``predict_proba``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy
@@ -9,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,21 +26,38 @@ Module = Callable[[Shape, int], nn.Module]  # shape of an example, number of cla
 
 
 class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A network trained with FALCON on arrays.
+    """A scikit-learn classifier: a network trained with FALCON on arrays.
 
-    A table (N, features) is standardised by column and goes to a multilayer perceptron with the
-    widths ``hidden``. Images (N, height, width) or (N, channels, height, width), square, are
-    brought to 0 ... 1 as a whole and go to LeNet. ``module`` puts a network of one's own in their
-    place: called with the shape of an example and the number of classes, it returns a module that
-    gives logits. Bounds of perturbed inputs are the lowest and the highest value of what ``fit``
-    was given, scaled.
+    A table (N, features) is standardised by column and goes to a multilayer perceptron. Square
+    images (N, height, width) or (N, channels, height, width) are scaled together to 0 ... 1 and go
+    to LeNet. Perturbed inputs stay between the lowest and the highest scaled value given to
+    ``fit``.
 
-    With ``early_stopping`` a share of the examples is held out and the epoch kept is the one of
-    the best validation criterion; with ``patience`` training ends when none was better for so many
-    epochs. It ends too early where few examples are held out, and before FALCON's weights have
-    risen, so no number is the default. Without early stopping all examples are trained on and the
-    last epoch is kept.
-    ``settings`` are further settings of ``Falcon``, by name, and win over all others.
+    Args:
+        module: makes a network of one's own instead: called with the shape of an example and the
+            number of classes, it returns a module that gives logits.
+        hidden: widths of the hidden layers of the multilayer perceptron.
+        epochs: epochs of training.
+        batch_size: examples per step.
+        learning_rate: learning rate of the classification step.
+        entropy_weight: weight of FALCON's predictive entropy loss.
+        calibration_weight: weight of FALCON's adversarial calibration loss.
+        l2_weight: weight of the L2 penalty.
+        early_stopping: hold examples out and keep the epoch with the best validation criterion;
+            otherwise train on all examples and keep the last epoch.
+        patience: end training when this many epochs brought no better criterion; None trains all
+            epochs. A small number ends too early where few examples are held out, or before
+            FALCON's weights have risen.
+        validation_fraction: fraction of the examples that early stopping holds out.
+        random_state: seed of the split, the weights and the training.
+        settings: further settings of ``Falcon`` by name; they replace all others.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> rows, labels = load_iris(return_X_y=True)
+        >>> model = FalconClassifier(epochs=5, random_state=0).fit(rows, labels)
+        >>> model.predict_proba(rows).shape
+        (150, 3)
     """
 
     def __init__(
@@ -75,14 +92,27 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
-        """Train on examples (N, ...) and their labels (N,), of any type."""
+        """Train on examples and their labels.
+
+        Args:
+            X: examples, (N, ...).
+            y: labels of any type, (N,).
+
+        Returns:
+            The classifier itself, fitted.
+
+        Raises:
+            UserError: there is only one class, or too few examples to hold any out, or images that
+                LeNet does not take.
+        """
         shape = _shape_of_example(X)
         rows, labels = validate_data(self, _as_rows(X), y)
         codes = self._encode(labels)
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, validation = self._split(codes, seed)
         self.example_shape_ = _with_channel(shape) if self.module is None else shape
-        self.scaling_ = Scaling.of(rows[train], by_column=len(self.example_shape_) == 1)
+        self.scaler_ = StandardScaler() if len(self.example_shape_) == 1 else MinMaxScaler()
+        self.scaler_.fit(self._columns_to_scale(rows[train]))
         inputs = self._inputs(rows)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -91,7 +121,17 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Return the probability of every class, (N, C), in the order of ``classes_``."""
+        """Return the probability of each class.
+
+        Args:
+            X: examples, (N, ...), of the shape that ``fit`` was given.
+
+        Returns:
+            Probabilities, (N, C), with the classes in the order of ``classes_``.
+
+        Raises:
+            UserError: the examples have another shape than in ``fit``.
+        """
         check_is_fitted(self)
         shape = _shape_of_example(X)
         rows = validate_data(self, _as_rows(X), reset=False)
@@ -104,13 +144,20 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found.log_probs.exp().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Return the most probable class of every example, (N,)."""
+        """Return the most probable class of each example.
+
+        Args:
+            X: examples, (N, ...), of the shape that ``fit`` was given.
+
+        Returns:
+            Labels, (N,), of the type that ``fit`` was given.
+        """
         probabilities = self.predict_proba(X)
         chosen: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return chosen
 
     def _encode(self, labels: NDArray[Any]) -> NDArray[numpy.int64]:
-        """Remember the classes and return each label's place among them, (N,)."""
+        """Store the classes and return the index of each label among them, (N,)."""
         check_classification_targets(labels)
         self.classes_, codes = numpy.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -118,16 +165,21 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return codes.astype(numpy.int64)
 
     def _split(self, codes: NDArray[numpy.int64], seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return which examples to train on, and by which to choose the epoch."""
+        """Return the indices of the examples to train on, and of those that choose the epoch."""
         everything = numpy.arange(len(codes))
         if not self.early_stopping:
-            return everything, everything  # the loop only looks whether training collapsed
-        return split(codes, self.validation_fraction, seed)
+            return everything, everything  # then only to find out whether training collapsed
+        return hold_out(codes, self.validation_fraction, seed)
 
     def _inputs(self, rows: NDArray[Any]) -> Tensor:
         """Return rows as the network takes them, scaled: (N, *example_shape)."""
-        scaled = self.scaling_.apply(rows).astype(numpy.float32)
+        scaled = self.scaler_.transform(self._columns_to_scale(rows)).astype(numpy.float32)
         return torch.from_numpy(scaled).reshape(-1, *self.example_shape_)
+
+    def _columns_to_scale(self, rows: NDArray[Any]) -> NDArray[numpy.float64]:
+        """Return the columns that are scaled apart: those of a table, or all pixels as one."""
+        rows = rows.astype(numpy.float64)
+        return rows if len(self.example_shape_) == 1 else rows.reshape(-1, 1)
 
     def _make_module(self) -> nn.Module:
         shape, classes = self.example_shape_, len(self.classes_)
@@ -156,8 +208,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 train.batches(size, shuffle=True, seed=seed),
                 validation.batches(PREDICTION_BATCH_SIZE),
             )
-        module.cpu()  # so that it can be unpickled anywhere
-        # what is said of an example in single precision depends on its company in the batch
+        module.cpu()  # so that it can be unpickled on a machine without the device
+        # in single precision a prediction depends on the other examples in its batch
         self.module_ = module.double() if isinstance(module, MLP) else module
 
     def _falcon(self, seed: int) -> Falcon:
@@ -169,35 +221,10 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Falcon(**{name: _plain(value) for name, value in every.items()})
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """Subtract the middle, divide by the spread."""
-
-    middle: NDArray[Any]  # (features,) or ()
-    spread: NDArray[Any]
-
-    @classmethod
-    def of(cls, rows: NDArray[Any], *, by_column: bool) -> Self:
-        """Standardise every column of a table; bring anything else to 0 ... 1 as a whole."""
-        rows = rows.astype(numpy.float64)
-        axis = 0 if by_column else None
-        spread = reach = rows.max(axis) - rows.min(axis)
-        if by_column:
-            # of a constant column this is not 0 but what the mean was rounded by
-            middle, spread = rows.mean(0), rows.std(0)
-        else:
-            middle = rows.min()
-        return cls(middle, numpy.where(reach > 0, spread, 1.0))  # constant ones stay constant
-
-    def apply(self, rows: NDArray[Any]) -> NDArray[numpy.float64]:
-        scaled: NDArray[numpy.float64] = (rows.astype(numpy.float64) - self.middle) / self.spread
-        return scaled
-
-
-def split(
+def hold_out(
     codes: NDArray[numpy.int64], fraction: float, seed: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the examples to train on and those held out, by class where the classes allow.
+    """Return the indices of examples to train on and of those held out, stratified if possible.
 
     The only example of a class is always trained on.
     """
@@ -209,7 +236,7 @@ def split(
     if held >= len(several):
         raise UserError(
             f"expected enough examples to hold out {held} by validation_fraction={fraction}, got "
-            f"{len(codes)} in {len(counts)} classes: bring more, or set early_stopping=False."
+            f"{len(codes)} in {len(counts)} classes: give more, or set early_stopping=False."
         )
     possible = classes <= held <= len(several) - classes
     train, validation = train_test_split(
@@ -222,13 +249,13 @@ def split(
 
 
 def _shape_of_example(array: ArrayLike) -> Shape:
-    """Return the shape without the number of examples; sparse matrices and frames have one too."""
+    """Return the shape of one example, also of sparse matrices and data frames."""
     shape: Shape = array.shape if hasattr(array, "shape") else numpy.asarray(array).shape
     return tuple(shape[1:])
 
 
 def _as_rows(array: ArrayLike) -> ArrayLike:
-    """Return arrays of more than two dimensions as tables, others as they are."""
+    """Return arrays of more than two dimensions as tables; others are not changed."""
     if len(_shape_of_example(array)) < 2:
         return array
     whole = numpy.asarray(array)
@@ -244,17 +271,17 @@ def _check_square(shape: Shape) -> None:
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 12:
         raise UserError(
             "expected a table, or square images of 12 x 12 pixels or more, as (N, height, width) "
-            f"or (N, channels, height, width), got examples of shape {shape}: for others give a "
+            f"or (N, channels, height, width), got examples of shape {shape}: for others pass a "
             "module."
         )
 
 
 def _bounds_of(inputs: Tensor) -> Bounds | None:
-    """Return the lowest and the highest value; none where there is but one."""
+    """Return the lowest and the highest value; None if they are equal."""
     low, high = (float(value) for value in inputs.aminmax())
     return Bounds(low, high) if low < high else None
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of NumPy, as searches over settings give them, as Python's own."""
+    """Return a NumPy number, as searches over settings give them, as a Python number."""
     return value.item() if isinstance(value, numpy.generic) else value

@@ -1,8 +1,8 @@
-"""TensorBoard on request: event files of every run, live while it trains, whole once it is stored.
+"""TensorBoard: event files of each run, written while it trains and again when it is stored.
 
-DIR/tensorboard/VARIANT/METHOD/seed-N holds the terms of training and the validation figures by
-epoch, every metric by level of each shift (the step is the level), the figures of whole shifts,
-and the settings. Of a complete run the files are a pure function of what it stored.
+DIR/tensorboard/VARIANT/METHOD/seed-N holds the losses and the validation metrics by epoch, every
+metric by level of each shift (the step is the level), the metrics of whole shifts, and the
+settings. The event files of a complete run depend only on the files that it stored.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from falconcal.evaluation.under_shift import scores_to_rows
 from falconcal.io.output_folder import RunKey
 from falconcal.studies.events import Event, EventHandler
 from falconcal.studies.reference import REFERENCE_RUN
-from falconcal.studies.store import read_json, read_table, to_json
+from falconcal.studies.run_files import read_json, read_table, to_json
 from falconcal.training import EpochRecord, History
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ Scalar = tuple[str, float, int]  # name, value, step
 
 
 def need_tensorboard() -> None:
-    """Say what is missing before anything is trained."""
+    """Raise an error that names the extra where TensorBoard is not installed."""
     if find_spec("tensorboard") is None:
         raise UserError(
-            "--tensorboard needs TensorBoard, which is in an extra: "
+            "--tensorboard needs TensorBoard, which is an extra: "
             "pip install 'falconcal[tensorboard]'."
         )
 
@@ -47,7 +47,7 @@ class EventFiles:
         self.steps: dict[RunKey, int] = {}
 
     def on_event(self, event: Event) -> None:
-        """Write down what happened to a run; the training of the reference model is none."""
+        """Write what happened to a run; the reference model is not a run of the study."""
         if event.run == REFERENCE_RUN:
             return
         if event.kind == "begun":
@@ -58,12 +58,12 @@ class EventFiles:
             self.complete(event.run)
 
     def begin(self, run: RunKey) -> None:
-        """Begin anew: what a run left that was not completed would show beside this one."""
+        """Begin new event files; those of an interrupted run would be shown beside them."""
         self.drop(run)
         self.open[run], self.steps[run] = self._writer(run), 0
 
     def epoch(self, run: RunKey, record: EpochRecord) -> None:
-        """Add an epoch; members of an ensemble, which count theirs from 1, go on one another."""
+        """Add an epoch; the epochs of an ensemble's members are counted one after the other."""
         self.steps[run] = max(self.steps[run] + 1, record.epoch)
         history = History([record]).table()
         for name, value in history.select("term", "value").rows():
@@ -71,7 +71,7 @@ class EventFiles:
         self.open[run].flush()
 
     def complete(self, run: RunKey) -> None:
-        """Write the files of a complete run from what it stored, in the place of those so far."""
+        """Replace the event files of a run by those made from what it stored."""
         self.drop(run)
         folder = run.folder(self.directory)
         with self._writer(run) as writer:
@@ -87,7 +87,7 @@ class EventFiles:
             file.unlink()
 
     def close(self) -> None:
-        """Close what is open; the files of runs that were interrupted stay until they go on."""
+        """Close all files; those of interrupted runs stay until the run is resumed."""
         for writer in self.open.values():
             writer.close()
         self.open.clear()
@@ -99,12 +99,12 @@ class EventFiles:
 
 
 def event_folder(directory: Path, run: RunKey) -> Path:
-    """Return where a run's event files lie; TensorBoard names it by the path."""
+    """Return the folder of a run's event files; TensorBoard shows its path as the name."""
     return directory / "tensorboard" / run.folder(Path()).relative_to("runs")
 
 
 def scalars(folder: Path) -> Iterator[Scalar]:
-    """Give the figures of a stored run: training by epoch, metrics by level, whole shifts."""
+    """Yield the values of a stored run: training by epoch, metrics by level and of whole shifts."""
     history = read_table(folder / "history.parquet")
     counted = polars.int_range(1, polars.len() + 1).over("term")
     repeats = history.select("term", "epoch").is_duplicated().any()  # members of an ensemble
@@ -124,17 +124,17 @@ def _block(text: str) -> str:
 def with_tensorboard(
     on_event: EventHandler, directory: Path, wanted: bool
 ) -> Iterator[EventHandler]:
-    """Give an ear that also writes event files, where wanted, in the first process alone."""
+    """Give an event handler that also writes event files, if wanted, in the first process only."""
     if not wanted or not distributed.is_first_process():
         yield on_event
         return
     files = EventFiles(directory)
 
-    def hear_too(event: Event) -> None:
+    def handle(event: Event) -> None:
         files.on_event(event)
         on_event(event)
 
     try:
-        yield hear_too
+        yield handle
     finally:
         files.close()

@@ -1,1 +1,1 @@
-"""Reading and writing files: the one place for each format."""
+"""Reading and writing files: one module per format."""

@@ -1,7 +1,7 @@
-"""NPY and NPZ: arrays of numbers or text, their declared size checked before memory is taken.
+"""NPY and NPZ: arrays of numbers or text, their declared size checked before memory is used.
 
-NumPy's own loader is not used: it takes memory for whatever a header declares, and where it finds
-pickled objects it advises to load them. Nothing is ever unpickled here.
+NumPy's own loader is not used: it allocates whatever a header declares, and advises to load pickled
+objects where it finds them. Nothing is ever unpickled here.
 """
 
 import math
@@ -20,13 +20,13 @@ from falconcal.errors import UserError
 from falconcal.io.regular_files import check_memory, check_regular, error_line
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-PACKINGS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1100}  # how many times it can shrink
-AT_ONCE = 2**24  # bytes that are unpacked at a time
+PACKINGS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1100}  # largest ratio of compression
+UNPACKED_BYTES = 2**24  # at a time
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What the head of an array says."""
+    """What the header of an array declares."""
 
     shape: tuple[int, ...]
     fortran: bool  # columns after each other, not rows
@@ -40,17 +40,17 @@ class Declared:
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays of an NPZ file; two alike are refused."""
+    """Return the names of the arrays of an NPZ file; refuse a name that occurs twice."""
     with _understood(path), _archive(path) as archive:
         names = [_name(member) for member in archive.namelist()]
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
-        raise UserError(f"{path}: expected arrays with names of their own, got {twice!r} twice.")
+        raise UserError(f"{path}: expected each name once, got two arrays called {twice!r}.")
     return names
 
 
 def declared_array(path: Path, name: str) -> Declared:
-    """Return what an array of an NPZ file declares, checked against what the file has."""
+    """Return what an array of an NPZ file declares, checked against the size of the file."""
     with _member(path, name) as (_, declared):
         return declared
 
@@ -63,7 +63,7 @@ def read_array(path: Path, name: str) -> numpy.ndarray:
 
 
 def array_rows(path: Path, name: str, count: int) -> Iterator[numpy.ndarray]:
-    """Yield so many rows of an array of an NPZ file at a time; the array is never held whole."""
+    """Yield ``count`` rows of an array of an NPZ file at a time; the rest is not in memory."""
     with _member(path, name) as (file, declared):
         if declared.fortran and len(declared.shape) > 1:
             raise UserError(
@@ -76,7 +76,7 @@ def array_rows(path: Path, name: str, count: int) -> Iterator[numpy.ndarray]:
 
 
 def mapped_array(path: Path) -> numpy.ndarray:
-    """Return an array of an NPY file, its numbers read from the disk when they are asked for."""
+    """Return an array of an NPY file as a memory map."""
     check_regular(path)
     with _understood(path):
         with path.open("rb") as file:
@@ -90,7 +90,7 @@ def mapped_array(path: Path) -> numpy.ndarray:
 
 
 def read_stream(file: IO[bytes], path: Path) -> numpy.ndarray:
-    """Return an array in the format of NPY from an open file, such as a packed one."""
+    """Return an array in the NPY format from an open file, such as a compressed one."""
     with _understood(path):
         declared = _declared(file, _where(path))
         check_memory(_where(path), declared.size)
@@ -99,7 +99,7 @@ def read_stream(file: IO[bytes], path: Path) -> numpy.ndarray:
 
 @contextmanager
 def _understood(path: Path, name: str | None = None) -> Iterator[None]:
-    """Say in our words what is wrong with a file, whatever a library makes of it."""
+    """Turn every error of a library into a ``UserError`` that names the file."""
     try:
         yield
     except UserError:
@@ -108,19 +108,19 @@ def _understood(path: Path, name: str | None = None) -> Iterator[None]:
         raise UserError(f"expected the file {path}, found none: correct the path.") from None
     except MemoryError:
         raise UserError(
-            f"{_where(path, name)}: it does not fit into memory: keep less in it, or read it on a "
-            "larger machine."
+            f"{_where(path, name)}: it does not fit into memory: make the file smaller, or use a "
+            "machine with more memory."
         ) from None
-    except Exception as error:  # zipfile, zlib, tokenize and numpy have many kinds
+    except Exception as error:  # zipfile, zlib, tokenize and numpy raise many kinds
         kind = "NPZ" if path.suffix.lower() == ".npz" else "NPY"
         raise UserError(
-            f"{path}: cannot be read as {kind}: {_reason(error)}. Is it whole, and written by "
+            f"{path}: cannot be read as {kind}: {_reason(error)}. Is it complete, and written by "
             "numpy from numbers or text?"
         ) from None
 
 
 def _reason(error: Exception) -> str:
-    """Return a library's complaint without its advice to load pickled objects."""
+    """Return the message of a library without its advice to load pickled objects."""
     if "pickle" in str(error):
         return "it holds pickled objects, which are never loaded"
     return error_line(error) or type(error).__name__
@@ -143,7 +143,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 @contextmanager
 def _member(path: Path, name: str) -> Iterator[tuple[IO[bytes], Declared]]:
-    """Give an array at its first number, and what it declares, checked against what it has."""
+    """Give a file at the first number of an array, and what the array declares, checked."""
     with _understood(path, name), _archive(path) as archive:
         found = next((one for one in archive.infolist() if _name(one.filename) == name), None)
         if found is None:
@@ -156,9 +156,9 @@ def _member(path: Path, name: str) -> Iterator[tuple[IO[bytes], Declared]]:
 
 
 def _check_packing(path: Path, found: zipfile.ZipInfo) -> None:
-    """Refuse a member that claims more than its bytes can hold."""
+    """Refuse a member that declares more bytes than it can hold."""
     if found.compress_type not in PACKINGS:
-        raise ValueError(f"{found.filename} is compressed in another way than NumPy's")
+        raise ValueError(f"{found.filename} is compressed in a way that NumPy does not use")
     most = PACKINGS[found.compress_type] * found.compress_size
     if found.compress_size > path.stat().st_size or found.file_size > most:
         raise ValueError(
@@ -167,7 +167,7 @@ def _check_packing(path: Path, found: zipfile.ZipInfo) -> None:
 
 
 def _declared(file: IO[bytes], where: str) -> Declared:
-    """Read the head of an array."""
+    """Read the header of an array."""
     start = file.read(len(npy.MAGIC_PREFIX) + 2)
     if not start:
         raise ValueError("it is empty")
@@ -206,10 +206,10 @@ def _short(shape: tuple[int, ...]) -> str:
 
 
 def _read(file: IO[bytes], declared: Declared) -> numpy.ndarray:
-    """Return the whole array in an order of bytes, and of a type, that everybody has."""
+    """Return the whole array in this machine's byte order, and at most float64."""
     flat = _numbers(file, math.prod(declared.shape), declared.dtype)
     if flat.dtype.kind == "f" and flat.dtype.itemsize > 8:
-        flat = flat.astype(numpy.float64)  # neither torch nor polars has longer ones
+        flat = flat.astype(numpy.float64)  # the longest that torch and polars have
     flat = flat.astype(flat.dtype.newbyteorder("="), copy=False)
     if declared.fortran:
         return flat.reshape(declared.shape[::-1]).transpose()
@@ -221,7 +221,7 @@ def _numbers(file: IO[bytes], count: int, dtype: numpy.dtype) -> numpy.ndarray:
     flat = numpy.empty(count, dtype)
     target, filled = memoryview(flat.view(numpy.uint8)), 0  # type: ignore[arg-type]
     while filled < len(target):
-        data = file.read(min(AT_ONCE, len(target) - filled))
+        data = file.read(min(UNPACKED_BYTES, len(target) - filled))
         if not data:
             raise EOFError(f"it ends {len(target) - filled:,} bytes too early")
         target[filled : filled + len(data)] = data

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import os
 import uuid
@@ -10,7 +10,7 @@ from falconcal.errors import UsageError, UserError, described
 
 
 def as_path(path: object) -> Path:
-    """Return a path; what is not one is refused."""
+    """Return a value as a path; refuse what is not one."""
     if not isinstance(path, str | os.PathLike) or not str(path):
         raise UserError(f"expected the path of a file, got {described(path)}.")
     return Path(path)
@@ -18,32 +18,29 @@ def as_path(path: object) -> Path:
 
 @contextmanager
 def creating(folder: Path) -> Iterator[None]:
-    """Make a folder for what happens inside; where that fails, what was made and is empty goes."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    """Make a folder; on an error inside, remove it and its new parents where they are empty."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
         with suppress(OSError):  # another process has written into one meanwhile
-            for place in missing:
-                place.rmdir()
+            for parent in missing:
+                parent.rmdir()
         raise
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary file in the same folder that takes the name when all went well, else goes.
-
-    So readers never see a part, whatever time the writing takes.
-    """
-    # not by tempfile, whose files nobody else may read: here the user's own rule holds
+    """Write to a temporary file; rename it to ``path`` on success, delete it on error."""
+    # not with tempfile, whose files only their owner can read: here the umask applies
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     with creating(path.parent):
         temporary.touch(exist_ok=False)
         try:
             yield temporary
             with temporary.open("rb+") as file:
-                os.fsync(file.fileno())  # a power cut must not leave the name without the data
+                os.fsync(file.fileno())  # or a power cut could leave an empty file
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -51,27 +48,27 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def obstacle(folder: Path) -> str | None:
-    """Return what keeps a folder from being made or written to, if anything does."""
+    """Return why a folder cannot be made or written to; None if it can."""
     whole = folder.absolute()
-    there = next(place for place in (whole, *whole.parents) if place.exists())
+    there = next(parent for parent in (whole, *whole.parents) if parent.exists())
     if not there.is_dir():
         return f"{there} is a file"
-    return None if os.access(there, os.W_OK) else f"{there} may not be written to"
+    return None if os.access(there, os.W_OK) else f"{there} is not writable"
 
 
 def check_writable(path: Path) -> None:
-    """Refuse the name of a file whose folder cannot be made or written to, before any work."""
+    """Refuse a file that cannot be written because of its folder, before any work."""
     reason = f"{path} is a folder" if path.is_dir() else obstacle(path.parent)
     if reason is not None:
         raise UsageError(f"cannot write {path}: {reason}. Choose another file with --out.")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write to a temporary name in the same folder, then rename."""
+    """Write bytes, completely or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
+    """Write text as UTF-8, completely or not at all."""
     write_bytes(path, text.encode("utf-8"))

@@ -1,4 +1,4 @@
-"""What lies in a folder: files by their endings, and whether a file can be read to its end."""
+"""Find files in folders by extension, and refuse what is not a regular file."""
 
 import os
 import stat
@@ -18,10 +18,10 @@ KINDS = {
 
 
 def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
-    """Return the files with such endings in a folder and in all below it, in order.
+    """Return the files with these extensions in a folder and below it, sorted.
 
-    What is hidden, by a dot before its name, is passed over: thumbnails and copies that an editor
-    or a file manager left there are no data.
+    Hidden files, whose names begin with a dot, are left out: they are thumbnails and copies that an
+    editor or a file manager has made, not data.
     """
     found = []
     for where, below, files in os.walk(folder, onerror=_refuse):
@@ -32,9 +32,9 @@ def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
 
 
 def irregular(path: Path) -> str | None:
-    """Return what keeps a path from being a regular file or a link to one, None if it is one.
+    """Return why a path is not a regular file or a link to one; None if it is.
 
-    Reading anything else may never end: a named pipe waits for somebody to write into it.
+    Reading anything else may never end: a named pipe waits until something is written to it.
     """
     try:
         mode = path.stat().st_mode
@@ -46,4 +46,4 @@ def irregular(path: Path) -> str | None:
 
 
 def _refuse(error: OSError) -> NoReturn:
-    raise UserError(f"cannot look into the folder {error.filename}: {error.strerror}.")
+    raise UserError(f"cannot read the folder {error.filename}: {error.strerror}.")

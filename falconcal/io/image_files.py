@@ -1,11 +1,9 @@
-"""The one way to read a picture: which files are pictures, what is decoded, how it is framed.
+"""The one reader of images, for training data, predictions, stored shifts and outliers alike.
 
-Training data, predictions, stored shifts and outliers all read here, so a picture has the same bits
-in all of them. In order: it is decoded (its first frame), turned as its EXIF orientation says, a
-border is cut off if the source is known to have one, what is transparent is laid over white, it is
-made grey or colour, and it is framed: scaled until it just covers the size that is asked for, its
-proportions kept, and the middle cut out. A picture that has that size already stays as it is.
-Colour profiles are not applied.
+An image is decoded (its first frame), turned by its EXIF orientation, its border cut off if the
+source is known to have one, put on white where it is transparent, converted to grey or colour, and
+framed: scaled with its proportions until it just covers the wanted size, and the middle cut out. An
+image that has the wanted size is not changed. Colour profiles are not applied.
 """
 
 import warnings
@@ -30,10 +28,10 @@ FORMAT_OF = {
     ".ppm": "PPM", ".pgm": "PPM", ".pbm": "PPM", ".pnm": "PPM",
 }  # fmt: skip
 ENDINGS = frozenset(FORMAT_OF)
-FORMATS = tuple(dict.fromkeys(FORMAT_OF.values()))  # decoders of others, as EPS's, never run
+FORMATS = tuple(dict.fromkeys(FORMAT_OF.values()))  # other decoders, such as that of EPS, never run
 MODES = {1: "L", 3: "RGB"}  # by channels
 EIGHT_BITS = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"})
-MOST_PIXELS = 178_956_970  # half a gigabyte as RGB; where Pillow too speaks of a bomb
+MOST_PIXELS = 178_956_970  # half a gigabyte as RGB; Pillow's own limit too
 ORIENTATION = 0x0112  # the tag in EXIF
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -47,7 +45,7 @@ TURNS = {
 
 
 class ImageReadError(UserError):
-    """A picture that cannot be read: which, and why."""
+    """An image that cannot be read: which, and why."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)  # both, so that it can pass between processes
@@ -59,19 +57,39 @@ class ImageReadError(UserError):
 
 @settings
 class Framing:
-    """How a picture becomes an input of ``channels`` x ``height`` x ``width``.
+    """How an image file becomes an input of ``channels`` x ``height`` x ``width``.
 
-    Its shorter side is scaled to ``resize`` and the middle cut out; without ``resize`` no more is
-    cut off than its proportions ask for. (Of inputs that are not square ``resize`` is what their
-    own shorter side is enlarged to before the cut.) ``stretch`` scales both sides to size instead,
-    as all pictures were read by models that were saved without a framing.
+    The image is scaled until it covers that size, its proportions kept, and the middle is cut out.
+
+    Raises:
+        UsageError: ``resize`` is below the shorter side, or ``stretch`` is set beside it.
+
+    Example:
+        >>> from falconcal.data import Framing
+        >>> framing = Framing(height=224, width=224, resize=256)
+        >>> framing.shape
+        (3, 224, 224)
+        >>> framing.scaled((640, 480))  # width and height before the cut
+        (341, 256)
     """
 
     height: Count
+    """The height of an input in pixels."""
+
     width: Count
+    """The width of an input in pixels."""
+
     channels: Literal[1, 3] = 3
+    """3 for colour, 1 for grey."""
+
     resize: Count | None = None
+    """The length that the shorter side is scaled to before the cut; None cuts off no more than the
+    proportions ask for. For inputs that are not square, it is the length that their own shorter
+    side is enlarged to."""
+
     stretch: bool = False
+    """Whether both sides are scaled to size instead, which changes the proportions. Models that
+    were saved without a framing read images like this."""
 
     def __post_init__(self) -> None:
         if self.resize is not None and (self.stretch or self.resize < min(self.shape[1:])):
@@ -82,11 +100,11 @@ class Framing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an input."""
+        """The shape of an input."""
         return self.channels, self.height, self.width
 
     def scaled(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return what a picture's width and height are scaled to before the middle is cut out."""
+        """Return the width and height that an image is scaled to before the middle is cut out."""
         shorter = min(self.height, self.width)
         wanted = self.resize or shorter
         box = [round(side * wanted / shorter) for side in (self.width, self.height)]
@@ -98,24 +116,24 @@ class Framing:
 
 
 def is_image_shape(shape: Sequence[int]) -> bool:
-    """Tell whether examples of a shape are grey or colour images, (channels, H, W)."""
+    """Return whether examples of a shape are grey or colour images, (channels, H, W)."""
     return len(shape) == 3 and shape[0] in MODES
 
 
 def framing_of_shape(shape: Sequence[int], stretch: bool = False) -> Framing:
-    """Return the framing of pictures for data that does not say how its own were framed."""
+    """Return the framing of images for data that does not say how its own were framed."""
     if not is_image_shape(shape):
         raise UserError(
-            f"expected data of grey or colour images, its examples have shape {tuple(shape)}."
+            f"expected data of grey or colour images, got examples of shape {tuple(shape)}."
         )
     channels: Literal[1, 3] = 1 if shape[0] == 1 else 3
     return Framing(height=shape[1], width=shape[2], channels=channels, stretch=stretch)
 
 
 def read_image(path: Path, framing: Framing, border: int = 0) -> numpy.ndarray:
-    """Return a picture file as bytes, (height, width, channels).
+    """Return an image file as bytes, (height, width, channels).
 
-    ``border`` is how many pixels are cut off on every side first. Raises ``ImageReadError``.
+    ``border`` pixels are first cut off on every side. Raises ``ImageReadError``.
     """
     reason = irregular(path)
     if reason is not None:
@@ -123,15 +141,17 @@ def read_image(path: Path, framing: Framing, border: int = 0) -> numpy.ndarray:
     mode, (channels, *sides) = MODES[framing.channels], framing.shape
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of corrupt EXIF data, say, that is not needed
+            warnings.simplefilter(
+                "ignore"
+            )  # on damaged EXIF data, for example, which is not needed
             plain = _plain(_without(border, _decoded(path)), mode)
         return numpy.array(_framed(plain, framing)).reshape(*sides, channels)
-    except Exception as error:  # a decoder raises whatever it likes on damaged data
+    except Exception as error:  # a decoder may raise anything on damaged data
         raise ImageReadError(path, _reason(error)) from None
 
 
 def _decoded(path: Path) -> Image.Image:
-    """Return a picture as it is to be looked at."""
+    """Return an image, turned as its EXIF orientation says."""
     with Image.open(path, formats=FORMATS) as image:
         _check_pixels(image.size, "it has")
         _check_mode(image.mode)
@@ -143,7 +163,7 @@ def _decoded(path: Path) -> Image.Image:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(ORIENTATION, 1))
-    except Exception:  # EXIF data that is damaged says nothing of a picture that is whole
+    except Exception:  # damaged EXIF data, while the image itself may be intact
         return 1
 
 
@@ -157,8 +177,8 @@ def _check_pixels(size: tuple[int, int], what: str) -> None:
 def _check_mode(mode: str) -> None:
     if mode not in EIGHT_BITS:
         raise UserError(
-            f"expected 8 bits per channel, its mode is {mode}, of which nobody but its maker knows "
-            "what is black and what is white: convert it to 8 bits"
+            f"expected 8 bits per channel, its mode is {mode}, for which black and white are not "
+            "defined: convert it to 8 bits"
         )
 
 
@@ -166,12 +186,12 @@ def _without(border: int, image: Image.Image) -> Image.Image:
     if not border:
         return image
     if min(image.size) <= 2 * border:
-        raise UserError(f"expected a picture inside a border of {border} pixels, got {image.size}")
+        raise UserError(f"expected an image inside a border of {border} pixels, got {image.size}")
     return image.crop((border, border, image.width - border, image.height - border))
 
 
 def _plain(image: Image.Image, mode: str) -> Image.Image:
-    """Return a picture in grey or colour, what is transparent laid over white."""
+    """Return an image in grey or colour, on white where it is transparent."""
     if not image.has_transparency_data:
         return image.convert(mode)
     whole = image.convert("RGBA")
@@ -199,7 +219,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return f"it has more than {MOST_PIXELS:,} pixels: make it smaller"
     if isinstance(error, UnidentifiedImageError):
-        return f"its content is none of {', '.join(FORMATS)}, or is damaged"
+        return f"its content is not one of {', '.join(FORMATS)}, or is damaged"
     if isinstance(error, PermissionError):
         return f"it cannot be opened ({error.strerror})"
     return f"it is damaged or cut off ({words or type(error).__name__})"

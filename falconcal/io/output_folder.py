@@ -1,16 +1,16 @@
-"""The output folder of a study: where everything lies, the same for who writes and who reads.
+"""The layout of a study's output folder, for the code that writes it and the code that reads it.
 
 DIR/study.json              the settings that all runs of the folder share
 DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
-DIR/checkpoints/            of runs that are not complete, gone once they are
-DIR/failures/               why runs failed, gone once they are complete
-DIR/tensorboard/VARIANT/METHOD/seed-N/  event files, when asked for
-DIR/reference/              the model against which validation data was perturbed, if any
+DIR/checkpoints/            of runs that are not complete; removed when they are
+DIR/failures/               why runs failed; removed when they are complete
+DIR/tensorboard/VARIANT/METHOD/seed-N/  event files, with --tensorboard
+DIR/reference/              the reference model, where an epoch is chosen by validation data
 DIR/examples/SHIFT.png      what the shifts look like
 DIR/rows.parquet  rows.csv  comparisons.parquet  summary.md  summary.json  report.html
 DIR/figures/*.svg
-DIR/paper/tables.tex, tables.md  for a paper, when asked for
+DIR/paper/tables.tex, tables.md  tables for a paper, with --paper
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from pathlib import Path
 from falconcal.errors import UsageError
 
 DEFAULT_VARIANT = "default"  # the variant of a study that has none
-REFERENCE_VARIANT = "reference"  # of the run that trains the reference alone; it has no rows
+REFERENCE_VARIANT = "reference"  # of the run that only trains the reference; it has no rows
 WEIGHTS_FILE = "weights.safetensors"
 FAILURES_FOLDER = "failures"
 RUN_FILES = (
@@ -34,7 +34,7 @@ RUN_FILES = (
 
 @dataclass(frozen=True, order=True)
 class RunKey:
-    """Which run: a method, a variant of its settings, a seed."""
+    """The key of a run: method, variant and seed."""
 
     variant: str
     method: str
@@ -42,7 +42,7 @@ class RunKey:
 
     @property
     def series(self) -> str:
-        """The name under which runs that differ by seed alone are shown."""
+        """The name under which runs that differ only by seed are shown."""
         return self.method if self.variant == DEFAULT_VARIANT else f"{self.method} ({self.variant})"
 
     def __str__(self) -> str:
@@ -56,30 +56,27 @@ class RunKey:
 
 
 def advice(file: Path) -> str:
-    """Return what to do about a damaged file of an output folder: one run at a time."""
+    """Return what to do about a damaged file of an output folder."""
     if file.name in RUN_FILES:
         return (
-            f"restore it, or remove the folder {file.parent}, which holds nothing else, and run "
-            "the study again: the other runs stay"
+            f"restore it, or remove the folder {file.parent}, which holds only this run, and run "
+            "the study again: the other runs are kept"
         )
-    return "restore it, or run the study again into the same folder: complete runs stay"
+    return "restore it, or run the study again into the same folder: complete runs are kept"
 
 
 def model_file(path: Path) -> Path:
-    """Return the file of a model, which a run has in its folder."""
+    """Return the file of a model, given the file itself or the folder of a run."""
     return path / WEIGHTS_FILE if path.is_dir() else path
 
 
 def file_name(name: str) -> str:
-    """Return a name for the file system: package.module:Name is one too, but for its colon."""
+    """Return a name that the file system takes: package.module:Name without its colon."""
     return name.replace(":", ".")
 
 
 def check_names(kind: str, names: Iterable[str]) -> None:
-    """Refuse names that differ, but not on the file system: one's files would replace the other's.
-
-    So no two of ``a:b`` and ``a.b`` can stand side by side.
-    """
+    """Refuse names such as ``a:b`` and ``a.b``, whose files would have the same name."""
     taken: dict[str, str] = {}
     for name in names:
         other = taken.setdefault(file_name(name), name)

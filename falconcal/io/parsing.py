@@ -1,7 +1,7 @@
-"""TOML and JSON of any origin as plain data; what is not fit to be read is a ValueError in words.
+"""TOML and JSON of any origin as plain data; text that cannot be used is a readable ValueError.
 
-The parsers themselves also fail in other ways: by depth, or by whole numbers of any length, which
-Python can hold but neither print nor compute with.
+The parsers also fail in other ways: on deep nesting, or on integers of any length, which Python can
+hold but neither print nor compute with.
 """
 
 import json
@@ -9,25 +9,25 @@ import tomllib
 from collections.abc import Callable
 from typing import Any
 
-DEPTH = 40  # tables and lists inside one another; what falconcal writes has less than ten
+DEPTH = 40  # nested tables and lists; falconcal's own files have fewer than ten
 LEAST, MOST = -(2**63), 2**64 - 1
 TOO_DEEP = f"tables or lists in it are nested more than {DEPTH} deep"
 TOO_LONG = "a whole number in it has more than 64 bits"
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return what TOML text says."""
+    """Return the values of TOML text."""
     values: dict[str, Any] = _parsed(tomllib.loads, text)
     return values
 
 
 def parse_json(text: str) -> Any:
-    """Return what JSON text says."""
+    """Return the value of JSON text."""
     return _parsed(json.loads, text)
 
 
 def check_plain(values: Any) -> None:
-    """Refuse data that is nested too deeply, or whole numbers that no computer word holds."""
+    """Refuse data that is nested too deeply, or integers of more than 64 bits."""
     level = [values]
     for _ in range(DEPTH):
         if any(isinstance(one, int) and not LEAST <= one <= MOST for one in level):
@@ -45,7 +45,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
         raise
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
-    except ValueError:  # of int, which advises to lift its limit
+    except ValueError:  # from int(), with advice that does not help here
         raise ValueError(TOO_LONG) from None
     check_plain(values)
     return values

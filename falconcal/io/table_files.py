@@ -1,4 +1,4 @@
-"""CSV and Parquet: columns by name, one row per example. What is wrong is named by its place."""
+"""CSV and Parquet: columns by name, one row per example. Errors name the row and the column."""
 
 import csv
 import itertools
@@ -15,20 +15,20 @@ import polars
 from falconcal.errors import UsageError, UserError
 from falconcal.io.regular_files import check_regular, error_line
 
-# polars gives up on some damaged files with a panic, which is not an ordinary exception
+# on some damaged files polars panics, which is not an ordinary exception
 UNREADABLE = (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, MemoryError)
-LONGEST = csv.field_size_limit()  # characters of a cell; one quote left open makes a longer one
-SHOWN = 60  # characters of a cell, in a message
+MAX_CELL_CHARACTERS = csv.field_size_limit()  # an open quote makes a longer cell
+MAX_SHOWN_CHARACTERS = 60  # of a cell, in a message
 
-Record = tuple[int, list[str]]  # the line it begins on, its cells
+CsvRecord = tuple[int, list[str]]  # the line it begins on, its cells
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a file, which messages name by their place."""
+    """Rows of a file, which errors name by their position."""
 
     path: Path
-    place: Callable[[int], str]  # the number of a row, from 0, as its reader would look for it
+    place: Callable[[int], str]  # the position of row N, from 0, in words
 
     def problem(self, words: str, row: int | None = None, column: str | None = None) -> UserError:
         """Return the error that names the file, the row and the column."""
@@ -49,11 +49,11 @@ class Rows:
             row = int(empty.arg_true()[0])
             came = "an empty cell" if column[row] in (None, "") else "NaN"
             raise self.problem(
-                f"expected a value, got {came}: fill it or leave the row out.", row, column.name
+                f"expected a value, got {came}: fill it or remove the row.", row, column.name
             )
 
     def numbers(self, column: polars.Series) -> numpy.ndarray:
-        """Return a column as float64, (N,); text that is not a number is refused."""
+        """Return a column as float64, (N,); refuse text that is not a number."""
         self.check_filled(column)
         if not (column.dtype.is_numeric() or column.dtype == polars.String):
             raise self.problem(f"expected numbers, got {column.dtype}.", column=column.name)
@@ -62,7 +62,7 @@ class Rows:
             row = int(numbers.is_null().arg_true()[0])
             raise self.problem(
                 f"expected a number, got {shown(column[row])}: every cell of the column must be "
-                "one, with a point for the decimals.",
+                "one, with a decimal point.",
                 row,
                 column.name,
             )
@@ -72,15 +72,15 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class TableFile(Rows):
-    """Columns of a file as they came, not yet checked."""
+    """Columns of a file, not checked yet."""
 
     frame: polars.DataFrame  # N rows
 
 
 def shown(cell: object) -> str:
-    """Return a cell as a message shows it, cut if it is long."""
-    if isinstance(cell, str) and len(cell) > SHOWN:
-        return f"{cell[:SHOWN]!r}... ({len(cell):,} characters)"
+    """Return a cell as errors show it, shortened if it is long."""
+    if isinstance(cell, str) and len(cell) > MAX_SHOWN_CHARACTERS:
+        return f"{cell[:MAX_SHOWN_CHARACTERS]!r}... ({len(cell):,} characters)"
     return repr(cell)
 
 
@@ -91,7 +91,7 @@ def parquet_header(path: Path) -> list[str]:
         return list(polars.read_parquet_schema(path))
 
 
-def read_parquet(path: Path, columns: Sequence[str]) -> TableFile:
+def read_parquet_columns(path: Path, columns: Sequence[str]) -> TableFile:
     """Read columns of a Parquet file."""
     with _parquet(path):
         frame = polars.read_parquet(
@@ -101,7 +101,7 @@ def read_parquet(path: Path, columns: Sequence[str]) -> TableFile:
 
 
 def csv_header(path: Path) -> list[str]:
-    """Return the names of a CSV file's columns; two alike are refused."""
+    """Return the names of a CSV file's columns; refuse a name that occurs twice."""
     _, names = next(csv_records(path), (0, []))
     header = [name.strip() for name in names]
     if not header:
@@ -109,27 +109,27 @@ def csv_header(path: Path) -> list[str]:
     name, times = Counter(header).most_common(1)[0]
     if times > 1:
         raise UsageError(
-            f"{path}, line 1: expected every column to have a name of its own, got {name!r} "
-            f"{times} times: rename or remove all but one."
+            f"{path}, line 1: expected each name once, got {name!r} {times} times: rename or "
+            "remove all but one."
         )
     return header
 
 
-def read_csv(path: Path, columns: Sequence[str]) -> TableFile:
-    """Read columns of a CSV file as text, in the order of the file: nothing is guessed."""
+def read_csv_columns(path: Path, columns: Sequence[str]) -> TableFile:
+    """Read columns of a CSV file as text, in the order of the file; no type is guessed."""
     header = csv_header(path)
     places = sorted(header.index(name) for name in columns)
     try:
         frame = polars.read_csv(path, columns=places, infer_schema=False, glob=False)
     except UNREADABLE as error:
-        raise UserError(_what_is_wrong(path, len(header), error)) from None
+        raise UserError(_csv_error(path, len(header), error)) from None
     frame.columns = [header[place] for place in places]
     frame = _without_blank_end(frame.with_columns(polars.all().str.strip_chars()))
-    return TableFile(path, lambda row: _place_of(path, row), frame)
+    return TableFile(path, lambda row: _position_of(path, row), frame)
 
 
-def csv_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a CSV file from the header on, each with the line that it begins on."""
+def csv_records(path: Path) -> Iterator[CsvRecord]:
+    """Yield the records of a CSV file, the header first, each with the line that it begins on."""
     check_regular(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -138,7 +138,7 @@ def csv_records(path: Path) -> Iterator[Record]:
         raise UserError(f"cannot read {path}: {error.strerror or error}.") from None
 
 
-def _records(path: Path, file: TextIO) -> Iterator[Record]:
+def _records(path: Path, file: TextIO) -> Iterator[CsvRecord]:
     reader, begun, line = csv.reader(file), False, 1
     while True:
         try:
@@ -153,8 +153,8 @@ def _records(path: Path, file: TextIO) -> Iterator[Record]:
         line = reader.line_num + 1
 
 
-def csv_rows(path: Path, width: int) -> Iterator[Record]:
-    """Yield the records after the header; blank lines may stand at the end alone."""
+def csv_rows(path: Path, width: int) -> Iterator[CsvRecord]:
+    """Yield the records after the header; blank lines are allowed only at the end."""
     blank = None
     for line, cells in itertools.islice(csv_records(path), 1, None):
         if not cells:
@@ -175,12 +175,12 @@ def _parquet(path: Path) -> Iterator[None]:
         yield
     except UNREADABLE as error:
         raise UserError(
-            f"{path}: cannot be read as Parquet: {error_line(error)}. Is it whole, and Parquet?"
+            f"{path}: cannot be read as Parquet: {error_line(error)}. Is it complete, and Parquet?"
         ) from None
 
 
-def _place_of(path: Path, row: int) -> str:
-    """Return the line of the file on which a row begins: cells may hold line breaks."""
+def _position_of(path: Path, row: int) -> str:
+    """Return the line of the file on which a row begins; cells may hold line breaks."""
     try:
         found = (line for number, (line, _) in enumerate(csv_records(path), -1) if number == row)
         return f"line {next(found)}"
@@ -189,26 +189,26 @@ def _place_of(path: Path, row: int) -> str:
 
 
 def _without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
-    """Drop blank lines at the end of a file; anywhere else they are rows with nothing in them."""
+    """Drop blank lines at the end of a file; elsewhere they are rows of empty cells."""
     filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series()
     last = filled.arg_true().max() if len(filled) else None
     return frame.head(int(last) + 1) if isinstance(last, int) else frame.clear()
 
 
 def _unreadable(path: Path, line: int, error: UnicodeDecodeError | csv.Error) -> str:
-    """Return why the csv module gave up at a record that begins on a line."""
+    """Return why the csv module cannot read the record that begins on a line."""
     if isinstance(error, UnicodeDecodeError):
         return _other_bytes(path) or f"{path}: expected text in UTF-8, got other bytes: convert it."
     if "field larger than" in str(error):
         return (
-            f"{path}, line {line}: expected cells of at most {LONGEST:,} characters, got a longer "
-            "one: shorten it, or is a quote left open?"
+            f"{path}, line {line}: expected cells of at most {MAX_CELL_CHARACTERS:,} characters, "
+            "got a longer one: shorten it, or is a quote left open?"
         )
     return f"{path}, line {line}: cannot be read as CSV: {error_line(error)}."
 
 
-def _what_is_wrong(path: Path, width: int, error: BaseException) -> str:
-    """Return why polars cannot read a CSV file, with the line."""
+def _csv_error(path: Path, width: int, error: BaseException) -> str:
+    """Return why polars cannot read a CSV file, with the line if it is known."""
     other = _other_bytes(path)
     if other is not None:
         return other
@@ -222,7 +222,7 @@ def _what_is_wrong(path: Path, width: int, error: BaseException) -> str:
 
 
 def _other_bytes(path: Path) -> str | None:
-    """Return what to say of the first line that is not UTF-8, if there is one."""
+    """Return the error for the first line that is not UTF-8; None if all are."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not _decodes(line):

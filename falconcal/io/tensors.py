@@ -14,12 +14,12 @@ from falconcal.io.atomic import write_bytes
 from falconcal.io.parsing import parse_json
 
 HEAD = "falconcal"
-SHOWN = 5  # names of weights in an error
+MAX_NAMED_WEIGHTS = 5  # in an error
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors and metadata in one move: the file is there whole, or as it was before."""
-    # a copy each: tensors that share memory are refused
+    """Write tensors and metadata to a file, completely or not at all."""
+    # copies, because safetensors refuses tensors that share memory
     whole = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(file, safetensors.torch.save(whole, {HEAD: json.dumps(metadata)}))
@@ -35,7 +35,7 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise UserError(f"expected the file {file}, found none.") from None
     except (OSError, safetensors.SafetensorError) as error:
         raise UserError(
-            f"cannot read {file}: it is damaged, cut off or no safetensors file ({error})."
+            f"cannot read {file}: it is damaged, cut off or not a safetensors file ({error})."
         ) from None
     if HEAD not in head:
         raise UserError(f"{file} was not written by falconcal: it has no metadata.")
@@ -45,28 +45,28 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def check_state_matches(
     wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor], source: str, advice: str
 ) -> None:
-    """Refuse weights that a module has no place for, or that it misses, by name."""
+    """Refuse weights whose names or shapes differ from those of a module."""
     misfits = {
         "missing": sorted(wanted.keys() - weights.keys()),
         "too many": sorted(weights.keys() - wanted.keys()),
         "of another shape": sorted(_other_shapes(wanted, weights)),
     }
-    said = [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
-    if said:
-        raise UserError(f"{source}: {'; '.join(said)}. {advice}")
+    differences = [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
+    if differences:
+        raise UserError(f"{source}: {'; '.join(differences)}. {advice}")
 
 
 def _other_shapes(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[str]:
     for name in wanted.keys() & weights.keys():
         expected, came = tuple(wanted[name].shape), tuple(weights[name].shape)
-        # a part that was not fitted yet has buffers without elements, sized when they are loaded
+        # a part that is not fitted yet has empty buffers, which are sized when loaded
         if expected != came and wanted[name].numel():
             yield f"{name} {came} for {expected}"
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_NAMED_WEIGHTS} more" if len(names) > MAX_NAMED_WEIGHTS else ""
+    return ", ".join(names[:MAX_NAMED_WEIGHTS]) + more
 
 
 def _metadata(file: Path, text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rows of trials as tuning stores them, and which of them may be chosen."""
+"""Rows of trials as tuning stores them, and which of them can be chosen."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,12 +7,12 @@ TrialRow = dict[str, Any]
 
 
 def is_eligible(row: TrialRow) -> bool:
-    """Tell whether a trial may be chosen: complete, and accurate enough."""
+    """Return whether a trial can be chosen: complete, and accurate enough."""
     return row["state"] == "complete" and bool(row["accuracy"] >= row["required_accuracy"])
 
 
 def best_of(rows: Iterable[TrialRow]) -> dict[str, TrialRow]:
-    """Return the best trial of each method that has one; of equal ones the first."""
+    """Return the best eligible trial of each method, the first of equal ones."""
     best: dict[str, TrialRow] = {}
     for row in filter(is_eligible, rows):
         known = best.get(row["method"])

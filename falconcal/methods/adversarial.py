@@ -7,42 +7,56 @@ using Deep Ensembles", NeurIPS 2017: minimise CE(x) + CE(x'), x' = x + epsilon *
 
 from functools import partial
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.core.settings import NonNegative, settings
 from falconcal.data import Batches
 from falconcal.methods.falcon import InputBounds
 from falconcal.methods.falcon_directions import perturb_batch
-from falconcal.methods.l2_dropout import adam, clean_terms
-from falconcal.training import Objective, Step, TrainingMethod, fit_objectives
+from falconcal.training import Objective, Step, TrainingMethod, adam, clean_terms
 from falconcal.training.losses import cross_entropy
+from falconcal.training.step import StatedBounds
 
 
 @settings
 class Adversarial(TrainingMethod):
-    """Settings of adversarial training; the default is that of deep ensembles."""
+    """Train on each batch and on its FGSM-perturbed copy; members of a deep ensemble are so.
 
-    epsilon: NonNegative = 0.01  # of the input range; 0 is training without it
-    bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
+    Needs the range of the inputs (``bounds``); a step costs about three times a plain one.
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        bounds = self.bounds if self.epsilon > 0 else None
-        return fit_objectives(model, train, validation, self.objectives(), self, bounds)
+    Raises:
+        UserError: If the range of the inputs is not known, or they lie outside of it.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> model = falconcal.make_model("mlp", data)
+        >>> method = falconcal.Adversarial(epochs=3, epsilon=0.05)
+        >>> model = method.fit(model, data.train.batches(50), data.validation)
+        >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
+        True
+    """
+
+    epsilon: NonNegative = 0.01
+    """Size of the perturbation as a fraction of the input range; 0 trains on clean data alone."""
+    bounds: InputBounds = "data"
+    """Range of the inputs: that of the data, a stated one, or None to leave inputs unclipped."""
 
     def objectives(self) -> list[Objective]:
         terms, perturbs = partial(adversarial_terms, self), self.epsilon > 0
         return [Objective("adversarial", terms, adam(self), perturbs=perturbs)]
 
+    def input_bounds(self, train: Batches) -> StatedBounds:  # noqa: ARG002
+        return self.bounds if self.epsilon > 0 else None
+
 
 def adversarial_terms(method: Adversarial, step: Step) -> dict[str, Tensor]:
-    """CE(x) + CE(x'), and L2 where asked for."""
+    """Return CE(x) + CE(x'), and the L2 penalty."""
     if method.epsilon == 0:
         return clean_terms(method, step)
     # first, since the gradient is taken by a pass of its own, in inference mode
-    gradient = input_gradient(
-        step.bare or step.model, step.inputs, step.labels, step.perturbation_point
-    )
+    gradient = input_gradient(step.unwrapped, step.inputs, step.labels, step.perturbation_point)
     terms = clean_terms(method, step)
     logits = step.logits_at(perturb_batch(step, gradient.sign(), method.epsilon))  # (N, C)
     return {**terms, "adversarial": cross_entropy(logits, step.labels)}

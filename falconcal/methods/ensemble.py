@@ -1,8 +1,9 @@
 """Ensembles: several members, each from its own first weights, whose probabilities are averaged.
 
 Lakshminarayanan, Pritzel & Blundell, "Simple and Scalable Predictive Uncertainty Estimation using
-Deep Ensembles", NeurIPS 2017: members differ by first weights and by the order of the data, and are
-trained adversarially. FALCON's ensemble has FALCON members and no adversarial training.
+Deep Ensembles", NeurIPS 2017: p(y|x) = 1/M sum_m p_m(y|x); members differ by first weights and by
+the order of the data, and are trained adversarially. FALCON's ensemble, ``falcon_ensemble`` in the
+table of methods, has FALCON members and no adversarial training.
 """
 
 import copy
@@ -20,24 +21,53 @@ from falconcal.core.trust import PERSON, CodeKind, check_takes, is_function
 from falconcal.data import Batches
 from falconcal.errors import UserError
 from falconcal.methods.adversarial import Adversarial
-from falconcal.methods.falcon import Falcon
 from falconcal.models.sampling import mean_probabilities
 from falconcal.training.context import check_given
 
 
 @settings
 class Ensemble:
-    """Fit members by a base method; the seed is that of the base, each member's derived of it."""
+    """Train several members by a base method and average their probabilities.
 
-    base: Base = Adversarial()  # what trains a member
+    Needs layers that can draw fresh weights (``reset_parameters``), or a ``factory``, unless
+    ``fresh`` is off. Training and prediction cost ``size`` times those of the base. The seed is the
+    base's; each member has one derived from it. The model that is given stays as it was.
+
+    Raises:
+        UserError: If a layer's weights cannot be drawn anew, or the factory makes another network.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> model = falconcal.make_model("mlp", data)
+        >>> method = falconcal.Ensemble(base=falconcal.L2Dropout(epochs=2), size=2)
+        >>> model = method.fit(model, data.train.batches(50), data.validation.batches())
+        >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
+        True
+    """
+
+    base: Base = Adversarial()
+    """The method that trains a member."""
     size: Count = 5
-    fresh: bool = True  # members start from weights of their own; False from those given
-    factory: str | None = None  # package.module:name of what makes a network, called with nothing
+    """Number M of members."""
+    fresh: bool = True
+    """Whether members start from weights of their own; False starts all from those given."""
+    factory: str | None = None
+    """What makes a fresh network, ``package.module:name``; None draws the layers' weights anew."""
 
-    names_code: ClassVar = ("factory",)  # settings for which code must be trusted in a file
+    names_code: ClassVar = ("factory",)  # settings that name code, which a file must be trusted for
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        """Return the mixture of the members; the model itself is left as it was."""
+        """Train the members and return them as one module.
+
+        Args:
+            model: The network that members are copies of; it is not changed.
+            train: Batches of (inputs, labels); each member has its own order.
+            validation: Batches that each member is given.
+
+        Returns:
+            A module that gives the log of the members' mean probabilities.
+        """
         check_given(model, train, validation)
         members = [self._member(model, train, validation, number) for number in range(self.size)]
         return EnsembleModel(members).eval()
@@ -47,7 +77,7 @@ class Ensemble:
         return EnsembleModel(build_untrained(base, copy.deepcopy(model)) for base in bases).eval()
 
     def _base(self, number: int) -> Method:
-        """Return the base with the seed of a member, from which it may draw in use too."""
+        """Return the base with the seed of a member, from which it may draw in prediction too."""
         return with_seed(self.base, member_seed(self._seed(), number))
 
     def _seed(self) -> int:
@@ -60,22 +90,15 @@ class Ensemble:
         return self._base(number).fit(start, reordered(train, number), validation)
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
-        """Return the network that a member begins as."""
+        """Return the network that a member's training starts from."""
         with seeded_random(seed):
             if self.factory is not None:
-                return _made(self.factory, model)
+                return _made_by(self.factory, model)
             return fresh_copy(model) if self.fresh else copy.deepcopy(model)
 
 
-@settings
-class FalconEnsemble(Ensemble):
-    """An ensemble of FALCON members."""
-
-    base: Base = Falcon()
-
-
 class EnsembleModel(nn.Module):
-    """Members side by side: inputs in, the log of their mean probabilities out."""
+    """Members as one module: inputs in, the log of their mean probabilities out."""
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
         super().__init__()
@@ -86,12 +109,12 @@ class EnsembleModel(nn.Module):
 
 
 def member_seed(seed: int, number: int) -> int:
-    """Return a member's seed, far from those that people choose: the model may be drawn by one."""
+    """Return a member's seed, far from those that people choose: one may have made the model."""
     return combined_seed(seed + 1, number + 1) % 2**32
 
 
 def reordered(train: Batches, number: int) -> Batches:
-    """Return the batches in a member's own order, where they are shuffled by a seed of theirs."""
+    """Return the batches in a member's own order, if they are shuffled by a seed."""
     if not hasattr(train, "seed"):
         return train  # a DataLoader's order comes from the member's random numbers
     other = copy.copy(train)
@@ -100,20 +123,20 @@ def reordered(train: Batches, number: int) -> Batches:
 
 
 def fresh_copy(model: nn.Module) -> nn.Module:
-    """Return a copy whose weights are drawn anew, by the layers themselves; frozen ones stay."""
+    """Return a copy whose weights the layers have drawn anew; frozen weights stay."""
     fresh = copy.deepcopy(model)
-    for name, layer in reversed(list(fresh.named_modules())):  # parts before the whole
+    for name, layer in reversed(list(fresh.named_modules())):  # submodules before the whole
         _reset(name, layer)
     with torch.no_grad():
         for (name, weight), given in zip(fresh.named_parameters(), model.parameters(), strict=True):
             if not weight.requires_grad:
                 weight.copy_(given)
             elif torch.equal(weight, given) and not _constant(weight):
-                raise UserError(f"{name} kept its values when its layer was reset: {ADVICE}.")
+                raise UserError(f"{name} kept its values when its layer was reset: {RESET_ADVICE}.")
     return fresh
 
 
-ADVICE = (
+RESET_ADVICE = (
     "give the layer a reset_parameters() that draws them, or name a factory of fresh networks, "
     'factory="package.module:name"; fresh=False starts every member from the weights given'
 )
@@ -129,13 +152,13 @@ def _reset(name: str, layer: nn.Module) -> None:
         reset()
     elif own:
         raise UserError(
-            f"members of an ensemble start from fresh weights, and {name or 'the model'}, a "
-            f"{type(layer).__name__}, has weights but no reset_parameters(): {ADVICE}."
+            f"members of an ensemble start from fresh weights, but {name or 'the model'}, a "
+            f"{type(layer).__name__}, has weights but no reset_parameters(): {RESET_ADVICE}."
         )
 
 
 def _constant(weight: Tensor) -> bool:
-    """Say whether all values are one, as those that scale and shift begin."""
+    """Return whether all values are equal, as those of scale and shift are at first."""
     return bool((weight == weight.flatten()[0]).all()) if weight.numel() else True
 
 
@@ -143,12 +166,12 @@ def _is_factory(thing: object) -> bool:
     return is_function(thing) or (isinstance(thing, type) and issubclass(thing, nn.Module))
 
 
-KIND = CodeKind("factory", "a function that makes a torch.nn.Module", _is_factory)
+FACTORY_KIND = CodeKind("factory", "a function that makes a torch.nn.Module", _is_factory)
 
 
-def _made(factory: str, model: nn.Module) -> nn.Module:
-    known: dict[str, Callable[[], object]] = {}  # none by a short name
-    make = look_up(KIND, factory, known, PERSON)  # who made the method has named it
+def _made_by(factory: str, model: nn.Module) -> nn.Module:
+    known: dict[str, Callable[[], object]] = {}  # no short names
+    make = look_up(FACTORY_KIND, factory, known, PERSON)  # named by the caller
     check_takes(f"factory {factory}", make)
     made = make()
     if not isinstance(made, nn.Module) or _shapes(made) != _shapes(model):

@@ -1,7 +1,7 @@
-"""Where FALCON's calibration step moves a batch: up the loss, at random, to another example, away.
+"""Directions in which FALCON's calibration step perturbs a batch.
 
-The paper has the first alone. Each takes a step of training and an epsilon, and returns the batch
-moved, as it enters the model: inputs, or the embeddings of tokens.
+The paper has only the adversarial one. Each takes a step of training and an epsilon, and returns
+the perturbed batch as it enters the model: inputs, or the embeddings of tokens.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ Direction = Literal["adversarial", "random_sign", "gaussian", "mixup", "erase"]
 
 
 def perturb_batch(step: Step, direction: Tensor, epsilon: float) -> Tensor:
-    """Return what enters the model, moved by a share of its range, or of an embedding's spread."""
+    """Return what enters the model, moved by a part of its range or an embedding's deviation."""
     point, bounds = step.point().detach(), _bounds(step)
     return perturb(point, direction, epsilon if bounds else epsilon * epsilon_scale(step), bounds)
 
 
 def epsilon_scale(step: Step) -> float:
-    """Return what an epsilon of 1 moves by: the range of the inputs, or an embedding's spread."""
+    """Return what an epsilon of 1 moves by: the input range, or an embedding's deviation."""
     bounds = _bounds(step)
     return step.perturbation_point.epsilon_unit(step.point()) if bounds is None else bounds.range
 
@@ -36,17 +36,15 @@ def _bounds(step: Step) -> Bounds | None:
 
 
 def adversarial(step: Step, epsilon: float) -> Tensor:
-    """Move by the signs of the gradient of the loss by the inputs.
+    """Move by the signs of the gradient of the loss with respect to the inputs.
 
-    ``exact`` asks for the gradient of the cross-entropy anew, after the clean step and in inference
-    mode, as the authors' code does. ``shared`` takes what the clean step's backward pass left: the
-    paper's order of events at the price of one input gradient.
+    ``exact`` computes the gradient of the cross-entropy after the clean step and in inference mode,
+    as the authors' code does. ``shared`` takes what the clean step's backward pass left, in the
+    paper's order of events and for the cost of one input gradient.
     """
     gradient = step.input_gradient
     if gradient is None:
-        gradient = input_gradient(
-            step.bare or step.model, step.inputs, step.labels, step.perturbation_point
-        )
+        gradient = input_gradient(step.unwrapped, step.inputs, step.labels, step.perturbation_point)
     # a step that overflows in half precision leaves NaN
     return perturb_batch(step, gradient.nan_to_num().sign(), epsilon)
 
@@ -55,7 +53,7 @@ def random_sign(step: Step, epsilon: float) -> Tensor:
     return perturb_batch(step, _noise(step).sign(), epsilon)
 
 
-def gaussian(step: Step, epsilon: float) -> Tensor:
+def random_normal(step: Step, epsilon: float) -> Tensor:
     return perturb_batch(step, _noise(step), epsilon)
 
 
@@ -65,24 +63,24 @@ def _noise(step: Step) -> Tensor:
 
 
 def mixup(step: Step, epsilon: float) -> Tensor:
-    """Mix in the batch's next example, of which epsilon is the share."""
+    """Mix in the batch's next example with the weight epsilon."""
     point = step.point().detach()
     return perturb_batch(step, (point.roll(1, 0) - point) / epsilon_scale(step), epsilon)
 
 
 def erase(step: Step, epsilon: float) -> Tensor:
-    """Blank a box of each example, or a run of its places; epsilon is half the share of it."""
+    """Blank a box of each example, or a run of its positions; its area is twice epsilon."""
     point, bounds = step.point().detach(), _bounds(step)
-    nothing = 0.0 if bounds is None else bounds.low
-    return point.masked_fill(boxes(point.shape, 2 * epsilon, step.random).to(point.device), nothing)
+    blank = 0.0 if bounds is None else bounds.low
+    return point.masked_fill(boxes(point.shape, 2 * epsilon, step.random).to(point.device), blank)
 
 
-def boxes(shape: torch.Size, share: float, random: torch.Generator | None) -> Tensor:
-    """Return where boxes lie, one an example, over the rows and columns of images, else places."""
+def boxes(shape: torch.Size, fraction: float, random: torch.Generator | None) -> Tensor:
+    """Return a mask of one random box per example: of rows and columns, or of positions."""
     axes = (2, 3) if len(shape) == 4 else (1,)
     inside = torch.ones([shape[0]] + [1] * (len(shape) - 1), dtype=torch.bool)
     for axis in axes:
-        side = shape[axis] * share ** (1 / len(axes))
+        side = shape[axis] * fraction ** (1 / len(axes))
         start = torch.rand(shape[0], 1, generator=random) * (shape[axis] - side)  # (N, 1)
         within = torch.arange(shape[axis]) + 0.5 - start  # (N, length)
         along = [shape[0]] + [shape[one] if one == axis else 1 for one in range(1, len(shape))]
@@ -93,7 +91,7 @@ def boxes(shape: torch.Size, share: float, random: torch.Generator | None) -> Te
 DIRECTIONS: dict[str, Callable[[Step, float], Tensor]] = {
     "adversarial": adversarial,
     "random_sign": random_sign,
-    "gaussian": gaussian,
+    "gaussian": random_normal,
     "mixup": mixup,
     "erase": erase,
 }

@@ -1,9 +1,9 @@
 """A classifier and a GAN trained together: uniform predictions where the data ends.
 
 Lee, Lee, Lee & Shin, "Training Confidence-calibrated Classifiers for Detecting Out-of-Distribution
-Samples", ICLR 2018, algorithm 1. Three steps a batch: the discriminator tells real inputs from made
-ones; the generator fools it and makes what the classifier is unsure of; the classifier learns the
-labels and to be unsure of what was made. ``fit`` returns the classifier itself.
+Samples", ICLR 2018, algorithm 1. Three steps per batch: the discriminator separates real inputs
+from generated ones, -log D(x) - log(1 - D(G(z))); the generator minimises
+-log D(G(z)) + beta KL(U || p(.|G(z))); the classifier minimises L_CCE + beta KL(U || p(.|G(z))).
 """
 
 from functools import partial
@@ -17,39 +17,51 @@ from falconcal.core.settings import Count, LearningRate, NonNegative, settings
 from falconcal.data import Batches, Bounds
 from falconcal.errors import UserError
 from falconcal.methods.falcon import InputBounds
-from falconcal.methods.l2_dropout import adam, clean_terms
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import (
-    Objective,
-    Step,
-    TrainingMethod,
-    fit_objectives,
-    unseen_statistics,
-)
+from falconcal.training import Objective, Step, TrainingMethod, adam, clean_terms
 from falconcal.training.losses import divergence_from_uniform
+from falconcal.training.run_steps import unseen_statistics
+from falconcal.training.step import StatedBounds
 
 BETAS = (0.5, 0.999)  # of Adam for both networks of the GAN
 
 
 @settings
 class JointGAN(TrainingMethod):
-    """Settings of the joint training; the defaults are the paper's where it says."""
+    """Train a classifier to be unsure of what a generator makes at the edge of the data.
 
-    uniform_weight: NonNegative = (
-        1.0  # beta, of KL(U || p) in the steps of generator and classifier
-    )
+    Needs floating-point inputs: images, tables or signals, not tokens; and their range
+    (``bounds``). A step trains three networks and costs four to five times a plain one. ``fit``
+    returns the classifier; the GAN is in the checkpoints only. The defaults are the paper's where
+    it gives a value.
+
+    Raises:
+        UserError: If the inputs are tokens, or their range is not known.
+
+    Example:
+        >>> import torch
+        >>> import falconcal
+        >>> inputs = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
+        >>> data = falconcal.Examples(inputs, (inputs[:, 0] > 0.5).long(), falconcal.Bounds(0, 1))
+        >>> method = falconcal.JointGAN(epochs=5, learning_rate=0.1, latent=4, width=4)
+        >>> model = method.fit(torch.nn.Linear(4, 2), data.batches(50), data)
+        >>> falconcal.accuracy(falconcal.predict(model, data)) > 0.8
+        True
+    """
+
+    uniform_weight: NonNegative = 1.0
+    """Weight beta of KL(U || p) in the steps of generator and classifier; 0 switches it off."""
     gan_learning_rate: LearningRate = 2e-4
-    latent: Count = 64  # numbers of noise an example
-    width: Count = 32  # channels next to the image, twice as many with each halving of its sides
-    bounds: InputBounds = "data"  # of the inputs: those of the data, stated ones, or None
-
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        return fit_objectives(
-            model, train, validation, self.objectives(), self, self.bounds, self.auxiliary
-        )
+    """Step size of Adam for generator and discriminator."""
+    latent: Count = 64
+    """Number of random numbers z from which the generator makes one input."""
+    width: Count = 32
+    """Channels at the image's own size; twice as many with each halving of its sides."""
+    bounds: InputBounds = "data"
+    """Range of the inputs: that of the data, a stated one, or None if it is not limited."""
 
     def auxiliary(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:
-        """Return fresh networks for such inputs."""
+        """Return a generator of such inputs and a discriminator."""
         if not inputs.is_floating_point():
             raise UserError(
                 f"expected floating-point inputs, which a generator can make, got {inputs.dtype}: "
@@ -74,9 +86,12 @@ class JointGAN(TrainingMethod):
             Objective("classifier", partial(classifier_terms, self), adam(self)),
         ]
 
+    def input_bounds(self, train: Batches) -> StatedBounds:  # noqa: ARG002
+        return self.bounds
+
 
 def discriminator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
-    """-log D(x) - log(1 - D(G(z))), D a sigmoid of its score; G is detached."""
+    """Return -log D(x) - log(1 - D(G(z))), D a sigmoid of its score; G is detached."""
     made = generated_inputs(method, step)
     scores = step.auxiliary["discriminator"].wrapped(torch.cat([step.inputs, made]))  # (2N,)
     real, fake = at_least_float32(scores).tensor_split(2)
@@ -84,9 +99,9 @@ def discriminator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
 
 
 def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
-    """-log D(G(z)) + beta * KL(U || p(.|G(z))); both flow into G, neither D nor p changes."""
+    """Return -log D(G(z)) + beta * KL(U || p(.|G(z))); only G gets a gradient."""
     made = step.auxiliary["generator"].wrapped(draw_noise(method, step))
-    discriminator, classifier = step.auxiliary["discriminator"].bare, step.itself
+    discriminator, classifier = step.auxiliary["discriminator"].unwrapped, step.unwrapped
     with frozen_weights(discriminator), frozen_weights(classifier), unseen_statistics(classifier):
         scores = discriminator(to_model_device(discriminator, made))  # (N,)
         logits = classifier(to_model_device(classifier, made))  # (N, C)
@@ -95,16 +110,16 @@ def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
 
 
 def classifier_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
-    """L_CCE + beta * KL(U || p(.|G(z))), G detached, and L2 where asked for."""
-    terms = clean_terms(method, step)
-    with unseen_statistics(step.itself):
-        logits = step.itself(to_model_device(step.itself, generated_inputs(method, step)))  # (N, C)
+    """Return L_CCE + beta * KL(U || p(.|G(z))), G detached, and the L2 penalty."""
+    terms, model = clean_terms(method, step), step.unwrapped
+    with unseen_statistics(model):
+        logits = model(to_model_device(model, generated_inputs(method, step)))  # (N, C)
     return {**terms, "uniform": method.uniform_weight * divergence_from_uniform(logits)}
 
 
 def generated_inputs(method: JointGAN, step: Step) -> Tensor:
-    """Return as many inputs as the batch has, made by the generator: (N, ...), no gradient."""
-    generator = step.auxiliary["generator"].bare
+    """Return as many inputs as the batch has from the generator, without a gradient: (N, ...)."""
+    generator = step.auxiliary["generator"].unwrapped
     with torch.no_grad():
         made: Tensor = generator(to_model_device(generator, draw_noise(method, step)))
     return made.to(step.inputs.dtype)

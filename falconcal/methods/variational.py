@@ -1,84 +1,55 @@
 """What methods with Bayesian layers share: the evidence bound as a loss, and averaged draws.
 
-The loss is the mean cross-entropy plus the divergence from the prior N(0, 1), summed over all
-weights, divided by the number of training examples: the bound on the evidence, per example.
+Per batch: L_CCE + lambda / N * KL(q(w) || p(w)), the negative evidence lower bound per example. q
+is the distribution of the weights, the prior p is N(0, 1), the divergence is summed over all
+weights, and N is the number of training examples.
 """
 
 import abc
-from collections.abc import Sized
 from functools import partial
 
-import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, DistributedSampler
 
-from falconcal.core.batch import check_reiterable, checked_batches
 from falconcal.core.settings import Count, NonNegative, PositiveFraction, settings
-from falconcal.data import Batches
-from falconcal.data.part import TensorBatches
 from falconcal.errors import UsageError
-from falconcal.methods.l2_dropout import adam, clean_terms
 from falconcal.models.bayesian import BayesianLayer, divergence
 from falconcal.models.sampling import SampledModel
-from falconcal.training import Objective, Step, TrainingMethod, annealed, fit_objectives
-from falconcal.training.context import check_given
+from falconcal.training import Objective, Step, TrainingMethod, adam, annealed, clean_terms
 
 
 @settings
 class VariationalMethod(TrainingMethod, abc.ABC):
-    """Settings of every method with Bayesian layers."""
+    """Base of methods with Bayesian layers; ``fit`` trains a Bayesian copy of the model."""
 
-    samples: Count = 30  # draws whose probabilities a prediction averages
-    divergence_weight: NonNegative = (
-        1.0  # below 1 the weights are more certain than Bayes' rule says
-    )
-    divergence_annealing: PositiveFraction = 0.5  # share of the epochs over which the weight rises
-
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
-        check_given(model, train, validation)
-        bounds, network = getattr(train, "bounds", None), self.build(model)
-        objectives = self.objectives(count_examples(train))
-        return fit_objectives(network, train, validation, objectives, self, bounds)
-
-    def build(self, model: nn.Module) -> nn.Module:
-        return SampledModel(self.convert(model), self.samples, is_bayesian, self.seed)
-
-    def objectives(self, examples: int) -> list[Objective]:
-        return [Objective("bound", partial(elbo_terms, self, examples), adam(self))]
+    samples: Count = 30
+    """Number of networks drawn, over whose probabilities a prediction averages."""
+    divergence_weight: NonNegative = 1.0
+    """Weight lambda of the divergence; 1 is Bayes' rule, below 1 weights are more certain."""
+    divergence_annealing: PositiveFraction = 0.5
+    """Fraction of the epochs over which that weight rises linearly to its value."""
 
     @abc.abstractmethod
     def convert(self, model: nn.Module) -> nn.Module:
         """Return a copy of the model with Bayesian layers."""
 
+    def build(self, model: nn.Module) -> nn.Module:
+        return SampledModel(self.convert(model), self.samples, is_bayesian, self.seed)
 
-def elbo_terms(method: VariationalMethod, examples: int, step: Step) -> dict[str, Tensor]:
-    """Return the cross-entropy of the batch, the divergence, and L2 where asked for."""
-    share = method.divergence_annealing
-    weight = annealed(method.divergence_weight, step.epoch, step.epochs, share)
-    model = step.bare or step.model
-    return {**clean_terms(method, step), "divergence": weight / examples * divergence(model)}
+    def objectives(self) -> list[Objective]:
+        return [Objective("bound", partial(elbo_terms, self), adam(self), counts_examples=True)]
+
+
+def elbo_terms(method: VariationalMethod, step: Step) -> dict[str, Tensor]:
+    """Return the cross-entropy of the batch, the divergence, and the L2 penalty."""
+    assert step.training_examples is not None
+    fraction = method.divergence_annealing
+    weight = annealed(method.divergence_weight, step.epoch, step.epochs, fraction)
+    per_example = weight / step.training_examples
+    return {**clean_terms(method, step), "divergence": per_example * divergence(step.unwrapped)}
 
 
 def is_bayesian(layer: nn.Module) -> bool:
     return isinstance(layer, BayesianLayer)
-
-
-def count_examples(train: Batches) -> int:
-    """Return how many examples an epoch has, of all processes together.
-
-    What cannot say so is walked through once.
-    """
-    if isinstance(train, TensorBatches):
-        return len(train.examples)
-    if isinstance(train, DataLoader):
-        # beside batches of one's own torch keeps a sampler of everything, which nothing walks
-        sampler = getattr(train.batch_sampler, "sampler", None)
-        chosen = sampler.dataset if isinstance(sampler, DistributedSampler) else sampler
-        if isinstance(chosen, Sized):
-            return len(chosen)
-    with torch.random.fork_rng():
-        check_reiterable(train, "training")
-        return sum(len(labels) for _, labels in checked_batches(train))
 
 
 def refuse_l2(method: VariationalMethod) -> None:

@@ -1,11 +1,11 @@
-"""Metrics: pure functions of scores, and the table of them.
+"""Metrics: pure functions of predictions or scores, and the table of their records.
 
-Adding one: write a function of ``Scores`` that returns a number, in the file of its kind, and add a
-line to ``METRICS``. What needs the probabilities of all classes takes ``Predictions`` and stands in
-``CLASS_METRICS``.
+Adding one: write a function of ``Scores`` that returns a number, in the file of its kind, and add
+its record to ``METRICS``. One that needs the probabilities of all classes takes ``Predictions`` and
+says so in its record.
 """
 
-from collections.abc import Callable
+import math
 
 from falconcal.metrics.accumulate import Accumulator
 from falconcal.metrics.calibration import (
@@ -21,6 +21,7 @@ from falconcal.metrics.calibration import (
     signed_gap,
     smooth_calibration_error,
 )
+from falconcal.metrics.metric import Metric, Need
 from falconcal.metrics.outlier_detection import OutlierDetection, outlier_detection
 from falconcal.metrics.over_levels import (
     POOLED,
@@ -29,7 +30,7 @@ from falconcal.metrics.over_levels import (
     macro_ece,
     micro_ece,
 )
-from falconcal.metrics.predictions import Predictions, Scores
+from falconcal.metrics.predictions import LOWEST_LOG, Predictions, Scores
 from falconcal.metrics.proper_scores import (
     BrierParts,
     accuracy,
@@ -52,32 +53,120 @@ from falconcal.metrics.uncertainty import (
     predictive_entropy,
 )
 
-METRICS: dict[str, Callable[[Predictions | Scores], float]] = {
-    "accuracy": accuracy,
-    "ece": expected_calibration_error,
-    "nll": negative_log_likelihood,
-    "brier": brier_score,
-    "entropy": predictive_entropy,
-    "confidence": mean_confidence,
-    "adaptive_ece": adaptive_calibration_error,
-    "mce": maximum_calibration_error,
-    "rms_ce": rms_calibration_error,
-    "smooth_ece": smooth_calibration_error,
-    "signed_gap": signed_gap,
-    "aurc": area_under_risk_coverage,
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(
+        accuracy,
+        "accuracy",
+        better="higher",
+        best=1.0,
+        resampling="proportion",
+        values=lambda scores: scores.correct.double(),
+        style=".1%",
+    ),
+    "ece": Metric(
+        expected_calibration_error, "ECE", needs=("labels", "bins"), resampling="bin_gaps"
+    ),
+    "nll": Metric(
+        negative_log_likelihood,
+        "mean NLL",
+        limits=(0.0, -LOWEST_LOG),
+        resampling="mean",
+        values=lambda scores: scores.nll.double(),
+        unit="nats",
+    ),
+    "brier": Metric(
+        brier_score,
+        "Brier score",
+        limits=(0.0, 2.0),
+        resampling="mean",
+        values=lambda scores: scores.brier.double(),
+    ),
+    "entropy": Metric(
+        predictive_entropy,
+        "mean entropy",
+        needs=(),
+        better=None,
+        best=None,
+        limits=(0.0, math.inf),
+        resampling="mean",
+        values=lambda scores: scores.entropy.double(),
+        unit="nats",
+    ),
+    "confidence": Metric(
+        mean_confidence,
+        "mean confidence",
+        needs=(),
+        better=None,
+        best=None,
+        resampling="mean",
+        values=lambda scores: scores.confidence.double(),
+        style=".1%",
+    ),
+    "adaptive_ece": Metric(
+        adaptive_calibration_error,
+        "adaptive ECE",
+        needs=("labels", "bins"),
+        resampling="equal_mass_gaps",
+    ),
+    "mce": Metric(
+        maximum_calibration_error,
+        "maximum calibration error",
+        needs=("labels", "bins"),
+        resampling="largest_gap",
+    ),
+    "rms_ce": Metric(
+        rms_calibration_error,
+        "root-mean-square calibration error",
+        resampling="root_mean_square_gap",
+    ),
+    "smooth_ece": Metric(smooth_calibration_error, "smooth ECE", resampling="smoothed_gaps"),
+    "signed_gap": Metric(
+        signed_gap,
+        "signed gap",
+        better="nearer",
+        limits=(-1.0, 1.0),
+        resampling="mean",
+        values=lambda scores: scores.confidence.double() - scores.correct.double(),
+    ),
+    "aurc": Metric(
+        area_under_risk_coverage,
+        "area under the risk-coverage curve",
+        resampling="risk_coverage",
+    ),
+    "classwise_ece": Metric(
+        classwise_calibration_error,
+        "class-wise ECE",
+        needs=("labels", "all_classes", "bins"),
+        resampling="class_gaps",
+    ),
 }
+"""The metrics of one set of predictions by name, as rows and ``falconcal list`` have them."""
 
-CLASS_METRICS: dict[str, Callable[[Predictions], float]] = {
-    "classwise_ece": classwise_calibration_error,
-}
+
+def metrics_without(*needs: Need) -> dict[str, Metric]:
+    """Return the metrics that need none of these.
+
+    Args:
+        needs: Words of ``Metric.needs``, such as ``"labels"``.
+
+    Returns:
+        Records by name, in the order of ``METRICS``.
+
+    Example:
+        >>> from falconcal.metrics import metrics_without
+        >>> list(metrics_without("labels"))
+        ['entropy', 'confidence']
+    """
+    return {name: metric for name, metric in METRICS.items() if not set(needs) & set(metric.needs)}
+
 
 __all__ = [
     "BINS",
-    "CLASS_METRICS",
     "METRICS",
     "POOLED",
     "Accumulator",
     "BrierParts",
+    "Metric",
     "OutlierDetection",
     "Predictions",
     "ReliabilityCurve",
@@ -100,6 +189,7 @@ __all__ = [
     "macro_ece",
     "maximum_calibration_error",
     "mean_confidence",
+    "metrics_without",
     "micro_ece",
     "negative_log_likelihood",
     "outlier_detection",

@@ -1,7 +1,7 @@
-"""Metrics from batches: memory that does not grow, and merging of what others counted.
+"""Metrics from batches, in memory that does not grow, and merged from several processes.
 
-An accumulator holds sums alone, so the parts may come in any order, from any process or machine,
-and give the number of the whole. What needs an order of all examples (equal-mass bins, AUROC, the
+An accumulator holds only sums, so the parts may come in any order, from any process or machine,
+and give the value of the whole. What needs an order of all examples (equal-mass bins, AUROC, the
 risk-coverage curve) cannot be summed; keep scores for those.
 """
 
@@ -28,18 +28,48 @@ from falconcal.metrics.predictions import Data, Predictions, Scores
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """Sums over examples; ``of`` makes one from a batch, ``+`` puts two together."""
+    """Sums over examples that metrics are made from; ``of`` takes a batch, ``+`` adds two.
+
+    Its memory does not grow with the number of examples, and the order in which parts are added
+    does not matter.
+
+    Example:
+        >>> from falconcal.metrics import Accumulator
+        >>> first = Accumulator.of(([[0.9, 0.1]], [0]))
+        >>> second = Accumulator.of(([[0.9, 0.1]], [1]))
+        >>> both = first + second
+        >>> len(both), round(both.metrics()["ece"], 6)
+        (2, 0.4)
+    """
 
     bins: int
-    totals: Tensor  # (5,): examples, hits, NLL, Brier, entropy
-    reliability: Tensor  # (M, 3): counts, summed confidence, hits
-    residuals: Tensor  # cells of smooth ECE
-    classwise: Tensor  # (C, M, 3): counts, summed probability, hits
-    by_class: Tensor  # (C, 2): predictions of each class, their summed confidence
+    """How many bins the calibration errors have."""
+    totals: Tensor
+    """Examples, hits and summed NLL, Brier score and entropy: (5,)."""
+    reliability: Tensor
+    """Counts, summed confidence and hits of each bin: (M, 3)."""
+    residuals: Tensor
+    """Summed residuals on the grid of smooth ECE: (cells,)."""
+    classwise: Tensor
+    """Counts, summed probability and hits of each class's bins: (C, M, 3)."""
+    by_class: Tensor
+    """Predictions of each class and their summed confidence: (C, 2)."""
 
     @classmethod
     def of(cls, predictions: Data, bins: int = BINS) -> "Accumulator":
-        """Return the sums of one batch."""
+        """Return the sums of one batch.
+
+        Args:
+            predictions: Predictions, or a pair of probabilities (N, C) and labels (N,).
+            bins: How many bins the calibration errors have.
+
+        Returns:
+            The sums.
+
+        Raises:
+            UserError: If an example has no true class, or scores are given: they lack
+                probabilities.
+        """
         predictions = labelled_predictions(predictions, "an accumulator")
         scores, classes = predictions.scores(), predictions.classes
         index = bin_index(scores.confidence, bins)
@@ -55,7 +85,18 @@ class Accumulator:
 
     @classmethod
     def over(cls, batches: Iterable[Data], bins: int = BINS) -> "Accumulator":
-        """Return the sums over batches, holding one at a time."""
+        """Return the sums over batches, of which one is held at a time.
+
+        Args:
+            batches: Predictions of each batch, or pairs of probabilities and labels.
+            bins: How many bins the calibration errors have.
+
+        Returns:
+            The sums of all of them.
+
+        Raises:
+            UserError: If there is no batch, or one is not as ``of`` takes it.
+        """
         if isinstance(batches, str | Predictions | Scores) or not isinstance(batches, Iterable):
             raise UserError(f"expected predictions batch by batch, got {described(batches)}.")
         parts = (cls.of(batch, bins) for batch in batches)
@@ -80,16 +121,17 @@ class Accumulator:
         return int(self.totals[0])
 
     def curve(self) -> ReliabilityCurve:
+        """Return the reliability curve."""
         counts, confidence, hits = self.reliability.unbind(1)
         return ReliabilityCurve(counts.long(), confidence / counts, hits / counts)
 
     def confidence_by_class(self) -> Tensor:
-        """Return the mean confidence of each predicted class, NaN where none is: (C,)."""
+        """Return the mean confidence of each predicted class, NaN where there is none: (C,)."""
         counts, confidence = self.by_class.unbind(1)
         return confidence / counts
 
     def metrics(self) -> dict[str, float]:
-        """Return every metric that sums can give, by its name in the table."""
+        """Return every metric that sums can give, by its name in ``METRICS``."""
         curve = self.curve()
         accuracy, nll, brier, entropy = (self.totals[1:] / self.totals[0]).tolist()
         confidence = float(self.reliability[:, 1].sum() / len(self))

@@ -1,8 +1,8 @@
-"""Equal-width confidence bins, the one convention of the loss, the metrics and every histogram.
+"""Equal-width confidence bins: one convention for the loss, the metrics and every histogram.
 
 Bin m of M holds (m-1)/M < confidence <= m/M; confidence 0 falls into the first bin, 1 into the
-last. A confidence within ``EDGE_TOLERANCE`` above an edge counts as on it, because 0.3 computed in
-float32 is 0.30000001 and must not change bins for that.
+last. A confidence up to ``EDGE_TOLERANCE`` above an edge counts as on it, because 0.3 in float32 is
+0.30000001 and must not change bins for that.
 """
 
 from numbers import Integral
@@ -15,7 +15,7 @@ EDGE_TOLERANCE = 1e-6
 
 
 def check_bins(bins: int) -> None:
-    """Refuse a number of bins that cannot be."""
+    """Refuse a number of bins that is not a whole number of at least 1."""
     if not isinstance(bins, Integral) or bins < 1:
         raise UserError(f"expected at least 1 bin, a whole number, got {bins!r}.")
 

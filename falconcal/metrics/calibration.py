@@ -1,4 +1,4 @@
-"""Calibration: how far confidence is from accuracy, by bins of several kinds and by none.
+"""Calibration errors: how far confidence is from accuracy, with bins of several kinds or none.
 
 The expected calibration error is the paper's equation 1 (Naeini et al., AAAI 2015); its bins are
 those of ``falconcal.metrics.binning``. The debiased root-mean-square error is from Kumar, Liang &
@@ -18,67 +18,193 @@ from falconcal.metrics.metric_inputs import labelled_answers, labelled_predictio
 from falconcal.metrics.predictions import Predictions, Scores, TopPredictions
 
 BINS = 10
+"""How many bins of confidence there are unless another number is given."""
 RMS_BINS = 15
-SMOOTH_CELLS = 2000  # of the grid that smooth ECE lives on
+SMOOTH_CELLS = 2000  # of the grid on which smooth ECE is computed
 SMOOTH_PRECISION = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """Counts, mean confidence and accuracy of each bin; the two means of an empty bin are NaN."""
+    """What a reliability diagram shows, one entry per bin, (M,); means of an empty bin are NaN.
 
-    counts: Tensor  # (M,)
-    confidence: Tensor  # (M,)
-    accuracy: Tensor  # (M,)
+    Example:
+        >>> from falconcal import reliability_curve
+        >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1]], [0, 1], bins=2)
+        >>> curve.shares.tolist(), [round(gap, 6) for gap in curve.gaps.tolist()]
+        ([0.0, 1.0], [0.0, -0.4])
+    """
+
+    counts: Tensor
+    """How many examples are in each bin."""
+    confidence: Tensor
+    """Their mean confidence."""
+    accuracy: Tensor
+    """The share of them that are right."""
 
     @property
     def gaps(self) -> Tensor:
-        """Accuracy less confidence; 0 where a bin is empty."""
+        """Accuracy less confidence of each bin; 0 where it is empty."""
         return (self.accuracy - self.confidence).nan_to_num(0.0)
 
     @property
     def shares(self) -> Tensor:
-        """Share of the examples in each bin."""
+        """The share of all examples that is in each bin."""
         return self.counts.double() / self.counts.sum()  # whole numbers would divide in float32
 
 
 @takes_arrays
 def reliability_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
-    """Return what a reliability diagram shows, in bins of equal width."""
+    """Counts, confidence and accuracy in bins of equal width: what a reliability diagram shows.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins of equal width; at least 1.
+
+    Returns:
+        The curve, with one entry per bin, empty ones included.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        >>> from falconcal.metrics import reliability_curve
+        >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1], bins=2)
+        >>> curve.counts.tolist(), [round(value, 6) for value in curve.accuracy.tolist()]
+        ([0, 3], [nan, 0.666667])
+    """
     answers = labelled_answers(data, "calibration error")
     return curve_from_bins(answers, bin_index(answers.confidence, bins), bins)
 
 
 @takes_arrays
 def equal_mass_curve(data: Predictions | Scores, bins: int = BINS) -> ReliabilityCurve:
-    """Return the same in bins that hold equally many examples; equal confidences stay together."""
+    """Counts, confidence and accuracy in bins that hold equally many examples.
+
+    Equal confidences stay in one bin, so where many are equal the bins differ in size.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins; at least 1.
+
+    Returns:
+        The curve, with one entry per bin, empty ones included.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        >>> from falconcal.metrics import equal_mass_curve
+        >>> rows = [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]]
+        >>> curve = equal_mass_curve(rows, [0, 1, 0, 1], bins=2)
+        >>> curve.counts.tolist(), curve.accuracy.tolist()
+        ([2, 2], [0.5, 0.5])
+    """
     answers = labelled_answers(data, "calibration error")
     return curve_from_bins(answers, equal_mass_index(answers.confidence, bins), bins)
 
 
 @takes_arrays
 def expected_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
-    """ECE: mean over bins, weighted by their examples, of |accuracy - confidence|."""
+    """Mean gap between accuracy and confidence over bins of equal width, weighted by examples.
+
+    With n_m of N examples in bin m, ECE = sum_m n_m / N |accuracy_m - confidence_m| (Naeini et al.,
+    AAAI 2015; the paper's equation 1). A sample of a calibrated model shows an error too: see
+    ``falconcal.interval``.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins of equal width; at least 1.
+
+    Returns:
+        The error, from 0 (best) to 1.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        Two predictions of confidence 0.9, one of them right, give |0.5 - 0.9| = 0.4.
+
+        >>> from falconcal import expected_calibration_error
+        >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)
+        0.4
+    """
     curve = reliability_curve(data, bins)
     return float((curve.shares * curve.gaps.abs()).sum())
 
 
 @takes_arrays
 def adaptive_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
-    """ECE in bins that hold equally many examples."""
+    """ECE in bins that hold equally many examples; equal confidences stay together.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins; at least 1.
+
+    Returns:
+        The error, from 0 (best) to 1.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        In two bins of two examples each: |1 - 0.85| / 2 + |0.5 - 0.65| / 2 = 0.15.
+
+        >>> from falconcal.metrics import adaptive_calibration_error
+        >>> rows = [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]]
+        >>> round(adaptive_calibration_error(rows, [0, 0, 0, 1], bins=2), 6)
+        0.15
+    """
     curve = equal_mass_curve(data, bins)
     return float((curve.shares * curve.gaps.abs()).sum())
 
 
 @takes_arrays
 def maximum_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
-    """Largest |accuracy - confidence| of any bin that holds an example."""
+    """Largest gap between accuracy and confidence of any bin that holds an example.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins of equal width; at least 1.
+
+    Returns:
+        The gap, from 0 (best) to 1.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        The bin of 0.9 has a gap of |0.5 - 0.9| = 0.4, that of 0.6 one of |1 - 0.6| = 0.4 too; that
+        of 0.75, wrong, has 0.75.
+
+        >>> from falconcal.metrics import maximum_calibration_error
+        >>> rows = [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.75, 0.25]]
+        >>> maximum_calibration_error(rows, [0, 1, 0, 1])
+        0.75
+    """
     return float(reliability_curve(data, bins).gaps.abs().max())
 
 
 @takes_arrays
 def signed_gap(data: Predictions | Scores) -> float:
-    """Mean confidence less accuracy: above 0 overconfident, below 0 underconfident."""
+    """Mean confidence less accuracy: above 0 overconfident, below 0 underconfident.
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+
+    Returns:
+        The gap, from -1 to 1; 0 is best.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        Two predictions of confidence 0.9, one of them right, are too sure by 0.9 - 0.5 = 0.4.
+
+        >>> from falconcal.metrics import signed_gap
+        >>> round(signed_gap([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)
+        0.4
+    """
     answers = labelled_answers(data, "signed gap")
     return float(answers.confidence.double().mean() - answers.correct.double().mean())
 
@@ -87,10 +213,33 @@ def signed_gap(data: Predictions | Scores) -> float:
 def rms_calibration_error(
     data: Predictions | Scores, bins: int = RMS_BINS, *, debiased: bool = True
 ) -> float:
-    """Root-mean-square calibration error in bins of equal mass, less what chance alone adds.
+    """Root-mean-square gap in 15 bins of equal mass, less what chance alone adds.
 
     A bin of n examples with accuracy a misses its mean by a (1 - a) / (n - 1) in expectation even
-    when it is calibrated; that is subtracted, and a negative rest counts as 0.
+    when it is calibrated. That is subtracted from the square of its gap, and a negative rest counts
+    as 0 (Kumar, Liang & Ma, NeurIPS 2019).
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins; at least 1.
+        debiased: Whether what chance adds is subtracted.
+
+    Returns:
+        The error, from 0 (best) to 1.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        One bin of confidence 0.9 with one of two right: 0.4 ** 2 - 0.25 is below 0, so the error
+        may be chance alone.
+
+        >>> from falconcal.metrics import rms_calibration_error
+        >>> rows, labels = [[0.9, 0.1], [0.9, 0.1]], [0, 1]
+        >>> rms_calibration_error(rows, labels, bins=1)
+        0.0
+        >>> rms_calibration_error(rows, labels, bins=1, debiased=False)
+        0.4
     """
     curve = equal_mass_curve(data, bins)
     squares = curve.gaps.square()
@@ -102,14 +251,57 @@ def rms_calibration_error(
 
 @takes_arrays
 def classwise_calibration_error(data: Predictions | Scores, bins: int = BINS) -> float:
-    """Mean over classes of the ECE of each class's own probability."""
+    """Mean over classes of the ECE of each class's own probability.
+
+    For class k the confidence of an example is p_k, and it is right if k is its true class. It
+    needs the probabilities of all classes, so scores are refused.
+
+    Args:
+        data: Predictions, or probabilities (N, C) followed by labels (N,).
+        bins: How many bins of equal width; at least 1.
+
+    Returns:
+        The error, from 0 (best) to 1.
+
+    Raises:
+        UserError: If there are no examples, one has no true class (a label of -1), or only scores
+            are given.
+
+    Example:
+        Both classes have probabilities 0.9 and 0.1 in turn, and a gap of 0.1 in each of two bins.
+
+        >>> from falconcal.metrics import classwise_calibration_error
+        >>> round(classwise_calibration_error([[0.9, 0.1], [0.1, 0.9]], [0, 1]), 6)
+        0.1
+    """
     curves = classwise_statistics(labelled_predictions(data, "class-wise ECE"), bins)
     return classwise_ece_from_counts(curves)
 
 
 @takes_arrays
 def smooth_calibration_error(data: Predictions | Scores) -> float:
-    """Smooth ECE: no bins, a kernel whose width is the error itself."""
+    """Calibration error without bins, smoothed by a kernel whose width is the error itself.
+
+    The residuals, correct less confidence, are smoothed along the confidence by a Gaussian of width
+    s, reflected at 0 and 1; the error is the s at which the mean absolute value of the smoothed
+    residuals is s (Blasiok & Nakkiran, ICLR 2024).
+
+    Args:
+        data: Predictions, scores, or probabilities (N, C) followed by labels (N,).
+
+    Returns:
+        The error, from 0 (best) to 1, found to a precision of 0.0001.
+
+    Raises:
+        UserError: If there are no examples, or one has no true class (a label of -1).
+
+    Example:
+        All residuals are -0.4 on average at one confidence, which no kernel changes.
+
+        >>> from falconcal.metrics import smooth_calibration_error
+        >>> round(smooth_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 3)
+        0.4
+    """
     answers = labelled_answers(data, "smooth ECE")
     return smooth_ece_from_histogram(residual_histogram(answers), len(answers))
 

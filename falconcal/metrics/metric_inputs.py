@@ -1,4 +1,4 @@
-"""What every metric asks first: examples, at least one, with true classes where it needs them."""
+"""Checks of what a metric is given: at least one example, with true classes where it needs them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +9,8 @@ from falconcal.core.array_conversion import ArrayLike
 from falconcal.errors import UserError, described
 from falconcal.metrics.predictions import (
     Data,
+    PredictionRecord,
     Predictions,
-    Record,
     Scores,
     TopPredictions,
     as_record,
@@ -40,9 +40,9 @@ class TakesArrays(Protocol[Settings, Value_co]):
 
 
 def takes_arrays(
-    metric: Callable[Concatenate[Record, Settings], Value],
+    metric: Callable[Concatenate[PredictionRecord, Settings], Value],
 ) -> TakesArrays[Settings, Value]:
-    """Let a metric take probabilities (N, C) and labels (N,), arrays or tensors, for a record."""
+    """Make a metric of a record take probabilities (N, C) and labels (N,) too."""
 
     @wraps(metric)
     def taking(data: Any, *given: Any, **settings: Any) -> Any:
@@ -58,14 +58,14 @@ def takes_arrays(
 def _with_labels(data: Any, labels: Any, metric: str) -> tuple[Any, Any]:
     if isinstance(data, Predictions | TopPredictions):
         raise UserError(
-            f"{metric} of {type(data).__name__}, which have their labels: expected a number after "
-            f"them, if anything, got {described(labels)}."
+            f"{metric}: {type(data).__name__} already have their labels, so only a number may "
+            f"follow them, got {described(labels)}."
         )
     return data, labels
 
 
 def scores_of(data: Data) -> Scores:
-    """Return scores of either record; nothing at all is refused."""
+    """Return the scores of predictions or scores; no examples at all are refused."""
     record = _checked(data)
     return record.scores() if isinstance(record, Predictions) else record
 
@@ -78,7 +78,7 @@ def labelled(data: Data, metric: str) -> Scores:
 
 
 def labelled_answers(data: Data, metric: str) -> TopPredictions:
-    """Return answers whose examples all have a true class, for what needs no more than those."""
+    """Return top predictions whose examples all have a true class."""
     record = _checked(data)
     answers = record.answers() if isinstance(record, Predictions) else record
     _check_labels(answers, metric)
@@ -86,7 +86,7 @@ def labelled_answers(data: Data, metric: str) -> TopPredictions:
 
 
 def labelled_predictions(data: Data, metric: str) -> Predictions:
-    """Return predictions whose examples all have a true class, for what needs all classes."""
+    """Return predictions of all classes whose examples all have a true class."""
     record = as_record(data)
     if not isinstance(record, Predictions):
         raise UserError(
@@ -97,7 +97,7 @@ def labelled_predictions(data: Data, metric: str) -> Predictions:
     return record
 
 
-def _checked(data: Data) -> Record:
+def _checked(data: Data) -> PredictionRecord:
     record = as_record(data)
     if len(record) == 0:
         raise UserError("expected at least one example, got none.")
@@ -108,6 +108,6 @@ def _check_labels(answers: TopPredictions, metric: str) -> None:
     if answers.label.min() < 0:
         raise UserError(
             f"{metric} needs a true class for every example, got labels of -1, or none: only "
-            "confidence and entropy are defined without. Labels come after the probabilities, as "
-            "in accuracy(probabilities, labels)."
+            "confidence and entropy need no labels. Pass labels after the probabilities, as in "
+            "accuracy(probabilities, labels)."
         )

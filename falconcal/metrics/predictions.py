@@ -1,4 +1,4 @@
-"""Predictions: the one record that every later stage reads, and the scores it is reduced to."""
+"""Predictions: the record that every later stage reads, and the scores it is reduced to."""
 
 import math
 from collections.abc import Sequence
@@ -19,9 +19,26 @@ SUM_TOLERANCE = 1e-3
 
 
 class Predictions:
-    """A distribution over classes for every example, checked, with their labels.
+    """A checked distribution over classes for every example, with the true classes.
 
-    What was given is kept, log-probabilities or probabilities; the other is made when asked for.
+    What was given is kept, log-probabilities or probabilities; the other is made when asked for. A
+    label of -1 marks an example of no known class.
+
+    Args:
+        log_probs: Log-probabilities (N, C), each row of which sums to 1 within 0.001 as
+            probabilities.
+        labels: True classes (N,), whole numbers from -1 to C - 1.
+
+    Raises:
+        UserError: If a row is not a distribution, shapes do not match, or a label is no class.
+
+    Example:
+        >>> from falconcal import Predictions
+        >>> predictions = Predictions.from_probabilities([[0.9, 0.1], [0.2, 0.8]], [0, 0])
+        >>> len(predictions), predictions.classes
+        (2, 2)
+        >>> predictions.scores().correct.tolist()
+        [True, False]
     """
 
     def __init__(self, log_probs: ArrayLike, labels: ArrayLike) -> None:
@@ -34,9 +51,19 @@ class Predictions:
 
     @classmethod
     def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> "Predictions":
-        """Normalise logits, tensors or arrays; this is the only way that raw scores come in.
+        """Return predictions from logits; raw scores come in by no other way.
 
         A logit of minus infinity is a probability of 0, so log-probabilities are logits too.
+
+        Args:
+            logits: Logits (N, C).
+            labels: True classes (N,); -1 for no known class.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            UserError: If a logit is NaN or infinity, shapes do not match, or a label is no class.
         """
         logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
         _check_shape(logits)
@@ -46,7 +73,18 @@ class Predictions:
 
     @classmethod
     def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> "Predictions":
-        """Take probabilities, tensors or arrays; rows that do not sum to 1 are refused."""
+        """Return predictions from probabilities, whose rows must sum to 1 within 0.001.
+
+        Args:
+            probabilities: Probabilities (N, C).
+            labels: True classes (N,); -1 for no known class.
+
+        Returns:
+            The predictions.
+
+        Raises:
+            UserError: If a row is not a distribution, shapes do not match, or a label is no class.
+        """
         probabilities = as_tensor(probabilities, "probabilities")
         labels = as_tensor(labels, "labels")
         _check_shape(probabilities)
@@ -82,16 +120,17 @@ class Predictions:
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         given = self._probs if self._log_probs is None else self._log_probs
         assert given is not None
         return given.shape[1]
 
     def take(self, index: Tensor) -> "Predictions":
-        """Return the predictions of chosen examples, (K,) of their numbers."""
+        """Return the predictions of chosen examples, by their positions (K,)."""
         return Predictions(self.log_probs[index], self.labels[index])
 
     def answers(self) -> "TopPredictions":
-        """Reduce each example to its answer, on the CPU: all that accuracy and calibration need."""
+        """Reduce each example to its top prediction, which is all that calibration needs."""
         confidence = self.probs.amax(1)  # (N,)
         # the index of the maximum would take most of the time: an answer is right where the true
         # class has the highest probability and no other has it too
@@ -104,7 +143,7 @@ class Predictions:
         return TopPredictions(self.labels.cpu(), confidence.double().cpu(), correct.cpu())
 
     def scores(self) -> "Scores":
-        """Reduce each example to what tables and figures need, on the CPU."""
+        """Reduce each example to the numbers that tables and figures need, on the CPU."""
         log_probs = self.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
         probs = self.probs.double()  # (N, C)
         confidence, prediction = probs.max(1)
@@ -126,11 +165,14 @@ class Predictions:
 
 @dataclass(frozen=True, eq=False)
 class TopPredictions:
-    """What a model said of each example and whether it was right; every field is (N,)."""
+    """The top prediction of each example and whether it was right; every field is (N,)."""
 
     label: Tensor
+    """The true class; -1 for no known class."""
     confidence: Tensor
+    """The probability of the most probable class."""
     correct: Tensor
+    """Whether that is the true class."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -138,15 +180,26 @@ class TopPredictions:
 
 @dataclass(frozen=True, eq=False)
 class Scores(TopPredictions):
-    """What remains of examples once their probabilities are gone; every field is (N,)."""
+    """The numbers that remain of each example without its probabilities; every field is (N,).
+
+    Example:
+        >>> from falconcal import Predictions
+        >>> scores = Predictions.from_probabilities([[0.8, 0.2]], [1]).scores()
+        >>> scores.confidence.tolist(), scores.correct.tolist(), round(float(scores.nll), 4)
+        ([0.8], [False], 1.6094)
+    """
 
     prediction: Tensor
+    """The most probable class."""
     nll: Tensor
-    entropy: Tensor  # nats
+    """-log p(true class) in nats; NaN without a true class."""
+    entropy: Tensor
+    """Entropy of the distribution in nats."""
     brier: Tensor
+    """Squared distance to the one-hot truth; NaN without a true class."""
 
     def take(self, index: Tensor) -> "Scores":
-        """Return the scores of chosen examples, (K,) of their numbers."""
+        """Return the scores of chosen examples, by their positions (K,)."""
         return Scores(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def split(self, size: int | list[int]) -> list["Scores"]:
@@ -160,13 +213,14 @@ class Scores(TopPredictions):
 
     @classmethod
     def from_rows(cls, rows: Tensor) -> "Scores":
-        """Take what ``rows`` gave."""
+        """Return the scores that ``rows`` was called on."""
         columns = dict(zip([field.name for field in fields(cls)], rows.unbind(1), strict=True))
         whole = {name: columns[name].long() for name in ("label", "prediction")}
         return cls(**{**columns, **whole, "correct": columns["correct"].bool()})
 
     @classmethod
     def concatenate(cls, parts: Sequence["Scores"]) -> "Scores":
+        """Return the scores of all parts, in their order."""
         if not parts:
             raise UserError("expected at least one batch, got none: is the loader empty?")
         return cls(
@@ -177,11 +231,11 @@ class Scores(TopPredictions):
         )
 
 
-Record: TypeAlias = Predictions | Scores
-Data: TypeAlias = Record | tuple[ArrayLike, ArrayLike] | ArrayLike
+PredictionRecord: TypeAlias = Predictions | Scores
+Data: TypeAlias = PredictionRecord | tuple[ArrayLike, ArrayLike] | ArrayLike
 
 
-def as_record(data: Data) -> Record:
+def as_record(data: Data) -> PredictionRecord:
     """Return predictions or scores as they are; a pair (probabilities, labels) as predictions.
 
     Probabilities alone are predictions without true classes. Logits are never guessed.
@@ -193,8 +247,8 @@ def as_record(data: Data) -> Record:
     if not isinstance(data, list | tuple) and not hasattr(data, "__array__"):
         raise UserError(
             "expected Predictions, Scores, or probabilities (N, C) with labels (N,), got "
-            f"{described(data)}: a model's answers come from falconcal.predict, a file's from "
-            "falconcal.read_predictions."
+            f"{described(data)}: falconcal.predict gives those of a model, "
+            "falconcal.read_predictions those of a file."
         )
     probabilities = as_tensor(data, "probabilities")
     _check_shape(probabilities)
@@ -204,7 +258,8 @@ def as_record(data: Data) -> Record:
 def _check_shape(rows: Tensor) -> None:
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise UserError(
-            f"expected a row an example and at least 2 classes, (N, C), got shape {shape_of(rows)}."
+            "expected one row per example and at least 2 classes, (N, C), got shape "
+            f"{shape_of(rows)}."
         )
 
 

@@ -1,7 +1,7 @@
 """Networks: plain modules, logits out. One file each, and the table of them.
 
-Adding one: write ``models/NAME.py`` and add a line to ``MODELS`` with how to size it to a dataset;
-what it lets a study file set are arguments by name, with defaults.
+To add one, write ``models/NAME.py`` and add a line to ``MODELS`` with a function that sizes it to a
+dataset; what a study file may set are arguments of that function by name, with defaults.
 """
 
 import math
@@ -45,10 +45,7 @@ __all__ = [
     "SignalNetwork",
     "TextRecurrent",
     "TokenTransformer",
-    "check_model",
-    "is_factory",
     "make_model",
-    "make_named",
     "predict",
 ]
 
@@ -68,7 +65,7 @@ def _vgg19(dataset: Dataset, width: Count = 64) -> nn.Module:
 def _vgg_small(dataset: Dataset) -> nn.Module:
     """Six convolutions with batch norm and one dense layer, for CPUs."""
     classes, (channels, size) = len(dataset.classes), _image(dataset, "vgg_small")
-    return VGG(classes, channels, size, vgg.SMALL, dense=(), dropout=0.0)
+    return VGG(classes, channels, size, vgg.SMALL_PLAN, dense=(), dropout=0.0)
 
 
 def _resnet50(dataset: Dataset) -> nn.Module:
@@ -80,7 +77,7 @@ def _resnet50(dataset: Dataset) -> nn.Module:
 def _resnet_small(dataset: Dataset, width: Sixteens = 16) -> nn.Module:
     """Three residual blocks, for small images and CPUs."""
     channels, _ = _image(dataset, "resnet_small")
-    return ResNet(len(dataset.classes), channels, resnet.SMALL, width, "basic", "small")
+    return ResNet(len(dataset.classes), channels, resnet.SMALL_BLOCKS, width, "basic", "small")
 
 
 def _lstm(dataset: Dataset, hidden: Count = 130) -> nn.Module:
@@ -114,7 +111,7 @@ def _text_recurrent(dataset: Dataset, kind: CellType, hidden: int, width: int) -
 
 
 def _text_transformer(dataset: Dataset, layers: Count = 2, width: Count = 100) -> nn.Module:
-    """Two encoder layers of a transformer over word vectors, which the paper lacks."""
+    """Two encoder layers of a transformer over word vectors; not in the paper."""
     vectors, length = _words(dataset, "text_transformer", width)
     return TokenTransformer(
         len(dataset.classes), len(vectors), length, layers=layers, vectors=vectors
@@ -125,12 +122,14 @@ def _signal_network(dataset: Dataset) -> nn.Module:
     """Three convolutions over time with batch norm, for signals of several channels."""
     shape = dataset.train.shape
     if len(shape) != 2:
-        raise UserError(f"signal_network needs signals (time, channels), got examples of {shape}.")
+        raise UserError(
+            f"signal_network needs signals (time, channels), got examples of shape {shape}."
+        )
     return SignalNetwork(len(dataset.classes), shape[1])
 
 
 def _mlp(dataset: Dataset) -> nn.Module:
-    """Dense layers with ReLU, for tables; of an image it sees the pixels in a row."""
+    """Dense layers with ReLU, for tables; images are flattened."""
     return MLP(len(dataset.classes), math.prod(dataset.seen_shape))
 
 
@@ -148,6 +147,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "signal_network": _signal_network,
     "mlp": _mlp,
 }
+"""The networks by name: functions that size one to a dataset."""
 
 
 def make_model(
@@ -158,9 +158,29 @@ def make_model(
     weights: str | Path | None = None,
     **settings: Any,
 ) -> nn.Module:
-    """Return a network of the table, sized to the dataset, its first weights by the seed.
+    """Return a network by name, sized to a dataset.
 
-    Or by a file of published weights, whose names and shapes are those of the network.
+    Args:
+        name: A name in ``MODELS``, or ``package.module:Name`` of your own class or function.
+        dataset: What gives the number of classes and the shape of the inputs.
+        seed: The seed of the first weights.
+        weights: A file of published weights, safetensors or ``.pth``, with the names and shapes
+            of the network's own.
+        **settings: The settings of the network.
+
+    Returns:
+        The network; inputs in, logits (N, C) out.
+
+    Raises:
+        UsageError: The name or a setting is not known.
+        UserError: The network does not fit the data, or the weights do not fit the network.
+
+    Example:
+        >>> import falconcal
+        >>> digits = falconcal.load_dataset("digits")
+        >>> model = falconcal.make_model("lenet", digits, seed=1)
+        >>> model(digits.test.first(5).inputs).shape
+        torch.Size([5, 10])
     """
     check_name("model", name)
     if not isinstance(dataset, Dataset):
@@ -175,7 +195,7 @@ def make_named(
     name: str, settings: Mapping[str, Any], dataset: Dataset, seed: int, trust: Trust
 ) -> nn.Module:
     """Return a network that a file names, ``weights`` among its settings."""
-    make = look_up(KIND, name, MODELS, trust)
+    make = look_up(MODEL_CODE, name, MODELS, trust)
     own = {setting: value for setting, value in settings.items() if setting != "weights"}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -188,8 +208,8 @@ def make_named(
 
 
 def check_model(name: str, settings: Mapping[str, Any], trust: Trust) -> None:
-    """Refuse a name or settings that are not known, before anything is made."""
-    make = look_up(KIND, name, MODELS, trust)
+    """Refuse a name or settings that are not known, before a network is made."""
+    make = look_up(MODEL_CODE, name, MODELS, trust)
     own = {setting: value for setting, value in settings.items() if setting != "weights"}
     check_settable(f"model {name}", make, sorted(own))
     check_takes(f"model {name}", make, "the dataset", **own)
@@ -205,7 +225,9 @@ def is_factory(thing: object) -> bool:
     return is_function(thing)
 
 
-KIND = CodeKind("model", "a class of torch.nn.Module, or a function that makes one", is_factory)
+MODEL_CODE = CodeKind(
+    "model", "a class of torch.nn.Module, or a function that makes one", is_factory
+)
 
 
 def _image(dataset: Dataset, name: str) -> tuple[int, int]:
@@ -217,7 +239,7 @@ def _image(dataset: Dataset, name: str) -> tuple[int, int]:
 
 
 def _words(dataset: Dataset, name: str, width: int) -> tuple[Tensor, int]:
-    """Return a dataset's word vectors, room for them where they come from a file, and a length."""
+    """Return the dataset's word vectors, or random ones where it has none, and the text length."""
     shape, tokens = dataset.train.shape, count_tokens(dataset.train)
     if tokens is None or len(shape) != 1:
         raise UserError(f"{name} needs tokens (N, length), got examples of shape {shape}.")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from falconcal.data import Bounds
 
-SMALLEST = 8  # pixels a side
+SMALLEST_IMAGE = 8  # pixels a side
 MOST = 128  # channels
 DENSE = 128  # width of dense layers
 
@@ -52,12 +52,12 @@ class Discriminator(nn.Module):
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 3 and min(shape[1:]) >= SMALLEST
+    return len(shape) == 3 and min(shape[1:]) >= SMALLEST_IMAGE
 
 
 def halvings(shape: tuple[int, ...]) -> int:
     """Return how often the sides are halved: until the shorter is 8 or less, at least once."""
-    return max(1, math.ceil(math.log2(min(shape[1:]) / SMALLEST)))
+    return max(1, math.ceil(math.log2(min(shape[1:]) / SMALLEST_IMAGE)))
 
 
 def _widths(shape: tuple[int, ...], width: int) -> list[int]:

@@ -4,7 +4,20 @@ from torch import Tensor, nn
 
 
 class LeNet(nn.Module):
-    """Two convolutions, three dense layers, dropout after the first two dense ones; logits out."""
+    """Two convolutions, three dense layers, dropout after the first two dense ones.
+
+    Args:
+        classes: The number of classes.
+        channels: Channels of an image.
+        size: Height and width of an image.
+        dropout: The probability that a value is dropped.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import LeNet
+        >>> LeNet()(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
 
     def __init__(
         self, classes: int = 10, channels: int = 1, size: int = 28, dropout: float = 0.5

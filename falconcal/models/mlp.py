@@ -7,7 +7,20 @@ from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """Dense layers of the given widths, each with ReLU and dropout, and one more; logits out."""
+    """Dense layers with ReLU and dropout, and one more that gives the logits.
+
+    Args:
+        classes: The number of classes.
+        inputs: Numbers per example.
+        hidden: The widths of the layers.
+        dropout: The probability that a value is dropped.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import MLP
+        >>> MLP(3, 8)(torch.zeros(2, 8)).shape
+        torch.Size([2, 3])
+    """
 
     def __init__(
         self, classes: int, inputs: int, hidden: Sequence[int] = (64, 64), dropout: float = 0.0

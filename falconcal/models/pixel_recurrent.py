@@ -5,13 +5,25 @@ from typing import Literal
 from torch import Tensor, nn
 
 CellType = Literal["lstm", "gru"]
-CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+RECURRENT_LAYERS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class PixelRecurrent(nn.Module):
-    """One recurrent layer; its last state goes to a dense layer.
+    """One recurrent layer over the pixels of an image; its last state goes to a dense layer.
 
-    Dropout acts on the layer's inputs: that of ``nn.LSTM`` itself does nothing with one layer.
+    Args:
+        classes: The number of classes.
+        channels: Channels of an image.
+        kind: Whether it is an LSTM or a GRU.
+        hidden: The width of the recurrent layer.
+        dropout: The probability that an input of the layer is dropped; the dropout of ``nn.LSTM``
+            does nothing with one layer.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import PixelRecurrent
+        >>> PixelRecurrent(kind="gru", hidden=8)(torch.zeros(2, 1, 5, 5)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -24,7 +36,7 @@ class PixelRecurrent(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.layer = CELLS[kind](channels, hidden, batch_first=True)
+        self.layer = RECURRENT_LAYERS[kind](channels, hidden, batch_first=True)
         self.classifier = nn.Linear(hidden, classes)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)

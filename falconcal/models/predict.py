@@ -22,10 +22,30 @@ from falconcal.metrics.predictions import Predictions
 
 
 def predict(model: nn.Module, data: Batches | Part, *, single_process: bool = False) -> Predictions:
-    """Return the model's predictions on all the data, in inference mode, on the CPU.
+    """Return a model's predictions on data.
 
-    Where several processes work together, all of them call it: each predicts its share and has the
-    predictions on the whole. ``single_process`` is for a process that calls it by itself.
+    The model runs in inference mode where its weights are, and is left in the mode it had. Under
+    torchrun all processes call it: each predicts its share of the data, and each gets all
+    predictions.
+
+    Args:
+        model: A module, inputs in and logits (N, C) out.
+        data: A part of a dataset, or batches of (inputs, labels).
+        single_process: Whether only this one of several processes calls it.
+
+    Returns:
+        The predictions on the CPU, in the order of the data.
+
+    Raises:
+        UserError: The data is not batches or is empty, the model fails on it, or its output is
+            not one row of logits per example.
+
+    Example:
+        >>> import falconcal, torch
+        >>> inputs = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+        >>> predictions = falconcal.predict(torch.nn.Identity(), [(inputs, torch.tensor([0, 1]))])
+        >>> falconcal.accuracy(predictions)
+        1.0
     """
     check_module(model)
     if not isinstance(data, Part):
@@ -50,7 +70,7 @@ def _together(parts: list[Predictions], shared: Shard) -> Predictions:
 
 
 def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predictions]:
-    """Yield the predictions batch by batch, so that no more than one is held in memory."""
+    """Yield the predictions batch by batch, so that only one batch is in memory."""
     batches = data.batches(PREDICTION_BATCH_SIZE) if isinstance(data, Part) else data
     classes = getattr(batches, "classes", None)
     for inputs, labels in checked_batches(batches):
@@ -71,7 +91,7 @@ def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
     if not isinstance(logits, Tensor):
         raise UserError(
             f"expected logits from the model, one tensor (N, C), got {described(logits)}: wrap the "
-            "model in a module whose forward returns the logits alone."
+            "model in a module whose forward returns only the logits."
         )
     width = "C" if classes is None else str(classes)
     right = logits.ndim == 2 and len(logits) == examples and logits.shape[1] >= 2

@@ -1,4 +1,4 @@
-"""A network behind the layer that prepares its images as the dataset says."""
+"""A network after the layer that prepares its images as the dataset states."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from falconcal.data.preparation import Preparation
 
 
 class PreparedModel(nn.Module):
-    """Images averaged down and normalised, then the network; nothing of it is trained or stored."""
+    """Images averaged down and normalised, then the network; the layer has nothing to train."""
 
     mean: Tensor
     deviation: Tensor
@@ -28,5 +28,5 @@ class PreparedModel(nn.Module):
 
 
 def with_preparation(network: nn.Module, preparation: Preparation | None) -> nn.Module:
-    """Return the network behind the layer that its data asks for, if it does."""
+    """Return the network after the layer that its data asks for, if it asks for one."""
     return network if preparation is None else PreparedModel(network, preparation)

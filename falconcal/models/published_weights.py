@@ -1,4 +1,4 @@
-"""Published weights into a network: safetensors, or PyTorch's own files, never with pickle."""
+"""Load published weights into a network: safetensors, or PyTorch's own files, never pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +17,9 @@ COUNTED = "num_batches_tracked"  # of batch norm, which older files lack
 
 
 def load_published(model: nn.Module, file: str | Path) -> None:
-    """Put the weights of a file into a network of the same names and shapes.
+    """Load the weights of a file into a network with the same names and shapes.
 
-    A file that is not where the path says may lie in the folder that ``FALCONCAL_DATA`` names.
+    A relative path is also looked for in the folder that ``FALCONCAL_DATA`` names.
     """
     file, kept = Path(file).expanduser(), data_folder()
     if kept is not None and not file.is_file() and (kept / file).is_file():
@@ -34,16 +34,16 @@ def load_published(model: nn.Module, file: str | Path) -> None:
 
 def _read(file: Path) -> dict[str, Tensor]:
     if not file.is_file():
-        raise UserError(f"expected a file of weights, {file} is none: download it first.")
+        raise UserError(f"there is no file of weights at {file}: download it first.")
     try:
         if file.suffix == ".safetensors":
             return safetensors.torch.load_file(file)
         stored = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a foreign file makes of it
+    except Exception as error:  # a damaged file may raise anything
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"cannot read the weights {file}: {reason}. Expected safetensors, or a .pth file of "
-            "tensors alone; what needs pickle is not read."
+            "tensors only; files that need pickle are not read."
         ) from None
     return _tensors(file, stored)
 

@@ -1,8 +1,8 @@
 """Residual networks (He et al., CVPR 2016): ResNet50 as the paper takes it, and a small one.
 
-Modules bear torchvision's names, so that its published weights fit, which this file's own code
-reads: the stride of a bottleneck is in its 3x3 convolution. Those weights expect images normalised
-by ImageNet's mean and deviation, which the dataset asks for as its preparation.
+Modules have torchvision's names, so that its published weights fit; as there, the stride of a
+bottleneck is in its 3x3 convolution. Those weights expect images normalised by ImageNet's mean and
+deviation, which the dataset states as its preparation.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,27 @@ import torch
 from torch import Tensor, nn
 
 RESNET50 = (3, 4, 6, 3)
-SMALL = (1, 1, 1)
+SMALL_BLOCKS = (1, 1, 1)
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks, each after the first at half the size; logits out."""
+    """A stem and stages of residual blocks, each after the first at half the image size.
+
+    Args:
+        classes: The number of classes.
+        channels: Channels of an image.
+        blocks: The number of blocks per stage; the default is ResNet50.
+        width: The channels of the first stage; each later stage has twice as many.
+        kind: The kind of block.
+        stem: ``imagenet`` reduces the image to a quarter first, ``small`` keeps its size.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import ResNet
+        >>> model = ResNet(10, blocks=(1, 1), width=16, kind="basic", stem="small")
+        >>> model(torch.zeros(2, 3, 8, 8)).shape
+        torch.Size([2, 10])
+    """
 
     def __init__(
         self,
@@ -43,6 +59,7 @@ class ResNet(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw the weights anew."""
         self.apply(_begin)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
@@ -55,7 +72,7 @@ class ResNet(nn.Module):
 
 
 class Block(nn.Module):
-    """Convolutions with batch norm beside a way past them."""
+    """Two convolutions with batch norm, and a shortcut past them."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -72,7 +89,7 @@ class Block(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Three convolutions, the outer ones 1x1, beside a way past them."""
+    """Three convolutions, the outer ones 1x1, and a shortcut past them."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -103,7 +120,7 @@ def _stage(kind: str, inputs: int, width: int, count: int, stride: int) -> nn.Se
 
 
 def _past(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """Return the way past a block: nothing, or a 1x1 convolution where the size changes."""
+    """Return the shortcut past a block: nothing, or a 1x1 convolution where the size changes."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)

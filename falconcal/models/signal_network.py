@@ -6,9 +6,22 @@ from torch import Tensor, nn
 
 
 class SignalNetwork(nn.Module):
-    """Convolutions over time with batch norm, each at a quarter of the rate; logits out.
+    """Convolutions over time with batch norm, each at a quarter of the rate of the one before.
 
-    What is left of the time is averaged, so windows of any length that the strides leave do.
+    The features are averaged over time, so signals may have any length that the strides leave.
+
+    Args:
+        classes: The number of classes.
+        channels: Channels of a signal.
+        widths: The channels after each convolution.
+        size: The length of the convolutions' kernels.
+        dropout: The probability that a feature is dropped.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import SignalNetwork
+        >>> SignalNetwork(4, 3)(torch.zeros(2, 100, 3)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(

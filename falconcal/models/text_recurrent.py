@@ -2,19 +2,34 @@
 
 from torch import Tensor, nn
 
-from falconcal.models.pixel_recurrent import CELLS, CellType
+from falconcal.models.pixel_recurrent import RECURRENT_LAYERS, CellType
 
 
 class TextRecurrent(nn.Module):
-    """Frozen word vectors, one recurrent layer, all its states in a row to a dense layer.
+    """Frozen word vectors and one recurrent layer, all of whose states go to a dense layer.
 
-    Dropout acts on the layer's inputs. Padding is read like words, as in the paper.
+    Padding is read like words, as in the paper.
+
+    Args:
+        classes: The number of classes.
+        vectors: Word vectors (vocabulary, width); row 0 is that of padding.
+        length: Tokens per text.
+        kind: Whether it is an LSTM or a GRU.
+        hidden: The width of the recurrent layer.
+        dropout: The probability that an input of the recurrent layer is dropped.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import TextRecurrent
+        >>> model = TextRecurrent(2, torch.randn(20, 4), length=6, hidden=8)
+        >>> model(torch.zeros(3, 6, dtype=torch.long)).shape
+        torch.Size([3, 2])
     """
 
     def __init__(
         self,
         classes: int,
-        vectors: Tensor,  # (vocabulary, width), row 0 that of padding
+        vectors: Tensor,  # (vocabulary, width)
         length: int,
         kind: CellType = "lstm",
         hidden: int = 130,
@@ -23,7 +38,7 @@ class TextRecurrent(nn.Module):
         super().__init__()
         self.words = frozen_words(vectors)
         self.dropout = nn.Dropout(dropout)
-        self.layer = CELLS[kind](vectors.shape[1], hidden, batch_first=True)
+        self.layer = RECURRENT_LAYERS[kind](vectors.shape[1], hidden, batch_first=True)
         self.classifier = nn.Linear(length * hidden, classes)
 
     def embed(self, tokens: Tensor) -> Tensor:  # (N, L) -> (N, L, width)
@@ -40,6 +55,6 @@ class TextRecurrent(nn.Module):
 
 
 def frozen_words(vectors: Tensor) -> nn.Embedding:
-    """Return an embedding by word vectors (vocabulary, width) that training leaves alone."""
+    """Return an embedding of word vectors (vocabulary, width) that is not trained."""
     words: nn.Embedding = nn.Embedding.from_pretrained(vectors, freeze=True)  # type: ignore[no-untyped-call]
     return words

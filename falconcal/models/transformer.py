@@ -1,4 +1,4 @@
-"""A small transformer encoder over tokens, which the paper lacks (Vaswani et al., NeurIPS 2017)."""
+"""A small transformer encoder over tokens, not in the paper (Vaswani et al., NeurIPS 2017)."""
 
 import torch
 from torch import Tensor, nn
@@ -7,10 +7,27 @@ from falconcal.models.text_recurrent import frozen_words
 
 
 class TokenTransformer(nn.Module):
-    """Words and places embedded, encoder layers, the mean over the places of words.
+    """Embedded words and positions, encoder layers, and the mean over the positions of words.
 
-    Token 0 is padding: it is not attended to and does not count, so more of it changes nothing.
-    Word vectors that are given stay as they are and are brought to the width by a dense layer.
+    Token 0 is padding: it is not attended to and does not count in the mean, so more of it changes
+    nothing.
+
+    Args:
+        classes: The number of classes.
+        vocabulary: The number of different tokens, padding included.
+        length: The largest number of tokens per text.
+        width: The width of the encoder.
+        heads: Attention heads per layer.
+        layers: Encoder layers.
+        dropout: The probability that a value is dropped.
+        vectors: Word vectors (vocabulary, any width), which are not trained; a dense layer brings
+            them to the encoder's width. By default the embedding is trained.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import TokenTransformer
+        >>> TokenTransformer(2, vocabulary=20, length=6)(torch.tensor([[5, 3, 0, 0]])).shape
+        torch.Size([1, 2])
     """
 
     def __init__(
@@ -26,7 +43,7 @@ class TokenTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.words, self.widen = _words(vocabulary, width, vectors)
-        self.places = nn.Embedding(length, width)
+        self.places = nn.Embedding(length, width)  # stored weights have this name
         layer = nn.TransformerEncoderLayer(width, heads, 2 * width, dropout, batch_first=True)
         self.encoder = MeanEncoder(layer, layers, enable_nested_tensor=False)
         self.classifier = nn.Linear(width, classes)
@@ -38,10 +55,10 @@ class TokenTransformer(nn.Module):
     def classify(self, embedded: Tensor, padding: Tensor | None = None) -> Tensor:
         """Return logits of embedded words, (N, L, width of words) -> (N, classes).
 
-        ``padding`` (N, L) tells which places hold no word; without it all do.
+        ``padding`` (N, L) marks positions without a word; without it all have one.
         """
-        places = torch.arange(embedded.shape[1], device=embedded.device)
-        words = self.widen(embedded) + self.places(places)  # (N, L, width)
+        positions = torch.arange(embedded.shape[1], device=embedded.device)
+        words = self.widen(embedded) + self.places(positions)  # (N, L, width)
         if padding is None:
             padding = torch.zeros(words.shape[:2], dtype=torch.bool, device=words.device)
         logits: Tensor = self.classifier(self.encoder(words, padding))
@@ -52,17 +69,17 @@ class TokenTransformer(nn.Module):
 
 
 class MeanEncoder(nn.TransformerEncoder):
-    """Encoder layers, and the mean of what they make of the words."""
+    """Encoder layers, and the mean of their outputs over the words."""
 
     def forward(self, words: Tensor, padding: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the mean over places that hold a word: (N, L, width), (N, L) -> (N, width)."""
+        """Return the mean over positions that hold a word: (N, L, width), (N, L) -> (N, width)."""
         encoded = super().forward(words, src_key_padding_mask=padding)
         total = encoded.masked_fill(padding[..., None], 0.0).sum(1)
         return total / (~padding).sum(1, keepdim=True)
 
 
 def padding_of(tokens: Tensor) -> Tensor:
-    """Return which places hold no word; of a text without words the first counts: (N, L)."""
+    """Return which positions hold no word; in an empty text the first one counts as one: (N, L)."""
     padding = tokens == 0
     first = padding[:, :1] & ~padding.all(1, keepdim=True)
     return torch.cat([first, padding[:, 1:]], 1)

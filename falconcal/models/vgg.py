@@ -12,11 +12,26 @@ VGG19 = (
     64, 64, POOL, 128, 128, POOL, 256, 256, 256, 256, POOL,
     512, 512, 512, 512, POOL, 512, 512, 512, 512, POOL,
 )  # fmt: skip
-SMALL = (32, 32, POOL, 64, 64, POOL, 128, 128, POOL)
+SMALL_PLAN = (32, 32, POOL, 64, 64, POOL, 128, 128, POOL)
 
 
 class VGG(nn.Module):
-    """Convolutions by a plan of widths and pools, then dense layers; logits out."""
+    """Convolutions by a plan of widths and pools, then dense layers.
+
+    Args:
+        classes: The number of classes.
+        channels: Channels of an image.
+        size: Height and width of an image.
+        plan: The width of each convolution; 0 is a pool that halves the image.
+        dense: The widths of the dense layers before the last one.
+        dropout: The probability that a value is dropped after a dense layer.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.models import VGG
+        >>> VGG(size=8, plan=(16, 0, 32, 0), dense=())(torch.zeros(2, 3, 8, 8)).shape
+        torch.Size([2, 10])
+    """
 
     def __init__(
         self,

@@ -38,10 +38,29 @@ __all__ = [
 
 
 def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
-    """Write the summary, the comparisons, the figures and the page; return the page.
+    """Write the tables, the comparisons, the figures and the page of an output folder.
 
-    Each figure is a file of its own in every format: svg, png, pdf. Tables are written before
-    anything is drawn; a drawing that fails leaves an older page and its figures as they were.
+    The tables are written before anything is drawn; a drawing that fails leaves an older page and
+    its figures as they were.
+
+    Args:
+        directory: The output folder of ``falconcal run``.
+        formats: Formats of the figures, of svg, png and pdf; each figure is one file in each of
+            them.
+
+    Returns:
+        The page, ``report.html`` in the folder.
+
+    Raises:
+        UserError: If a file is missing or damaged, or runs lack shifts; the message names it.
+        UsageError: If a format is not known.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import write_report
+        >>> write_report(Path("nowhere"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
     """
     endings = check_formats(formats)
     results = load_results(directory)
@@ -51,7 +70,29 @@ def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
 def write_comparison(
     directories: Sequence[Path], target: Path, formats: Iterable[str] = ("svg",)
 ) -> tuple[Path, Results]:
-    """Write the report of several output folders into one that is none; return page and results."""
+    """Write one report of several output folders into another folder.
+
+    Args:
+        directories: Two or more output folders, tested on the same examples.
+        target: The folder to write to, which holds no study.
+        formats: Formats of the figures, of svg, png and pdf; each figure is one file in each of
+            them.
+
+    Returns:
+        The page, and the results of all folders together.
+
+    Raises:
+        UsageError: If there are not two different folders, or the target holds a study or cannot be
+            written to.
+        UserError: If the folders were tested on other examples or share no tested shift.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import write_comparison
+        >>> write_comparison([Path("one")], Path("both"))
+        Traceback (most recent call last):
+        falconcal.errors.UsageError: expected two or more output folders to compare, got 1; ...
+    """
     endings = check_formats(formats)
     check_target(target, directories)
     results = load_comparison(directories)
@@ -59,7 +100,25 @@ def write_comparison(
 
 
 def write_tables(results: Results, directory: Path) -> StudyEvidence:
-    """Write all that needs no drawing, made before it is written; return the comparisons."""
+    """Write ``summary.md``, ``summary.json``, ``rows.csv`` and ``comparisons.parquet``.
+
+    Args:
+        results: What ``load_results`` or ``load_comparison`` read.
+        directory: The folder to write to.
+
+    Returns:
+        The intervals, differences and tests of the study.
+
+    Raises:
+        UserError: If stored scores are missing, damaged, or of other examples.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import load_results, write_tables
+        >>> write_tables(load_results(Path("nowhere")), Path("tables"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
+    """
     summary, evidence = make_summary(results), gather_evidence(results)
     files = {
         "rows.csv": rows_csv(results).encode(),
@@ -75,7 +134,28 @@ def write_tables(results: Results, directory: Path) -> StudyEvidence:
 def write_page(
     results: Results, directory: Path, evidence: StudyEvidence, formats: Sequence[str] = ("svg",)
 ) -> Path:
-    """Draw the figures and write them and the page, all or none; return the page."""
+    """Draw the figures, and write them and the page, all of them or none.
+
+    Args:
+        results: What ``load_results`` or ``load_comparison`` read.
+        directory: The folder to write to.
+        evidence: What ``write_tables`` returned.
+        formats: Formats of the figures, of svg, png and pdf; each figure is one file in each of
+            them.
+
+    Returns:
+        The page, ``report.html`` in the folder.
+
+    Raises:
+        UserError: If a figure cannot be drawn; an older page stays as it was.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import load_results, write_page, write_tables
+        >>> results = load_results(Path("nowhere"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
+    """
     parts = sections(results, evidence)
     try:
         figures = drawn([figure for part in parts for figure in part.figures], formats)
@@ -89,21 +169,66 @@ def write_page(
 
 
 def summary_table(directory: Path) -> polars.DataFrame:
-    """Return one row a method: means over seeds, with standard deviations where there are several.
+    """Return the headline figures of an output folder: one row per method, means over seeds.
 
-    Each figure has its deviation beside it, under its name and ``_deviation``; figures that are
-    shares run from 0 to 1, times are in seconds.
+    Each figure has its standard deviation over seeds beside it, in a column that ends in
+    ``_deviation``, empty for a single seed. Shares run from 0 to 1, times are in seconds.
+
+    Args:
+        directory: The output folder of ``falconcal run``.
+
+    Returns:
+        Variant, method, series, seeds and the figures.
+
+    Raises:
+        UserError: If a file is missing or damaged, or runs lack shifts; the message names it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import summary_table
+        >>> summary_table(Path("nowhere"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
     """
     return make_summary(load_results(directory))
 
 
 def headline(results: Results) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of the headline table as text."""
+    """Return the headline table as text, as the terminal shows it.
+
+    Args:
+        results: What ``load_results`` or ``load_comparison`` read.
+
+    Returns:
+        The heading and the rows, one per method.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import headline, load_results
+        >>> headline(load_results(Path("nowhere")))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
+    """
     return summary_cells(make_summary(results), HEADLINE)
 
 
 def check_formats(formats: Iterable[str]) -> list[str]:
-    """Return the formats of figures, each once; one that is not known is refused."""
+    """Return the formats of figures, each once.
+
+    Args:
+        formats: Names among svg, png and pdf.
+
+    Returns:
+        The formats in the order given.
+
+    Raises:
+        UsageError: If a format is not known.
+
+    Example:
+        >>> from falconcal.report import check_formats
+        >>> check_formats(["png", "svg", "png"])
+        ['png', 'svg']
+    """
     endings = list(dict.fromkeys(formats))
     for ending in endings:
         if ending not in DRAWING_FORMATS:

@@ -1,4 +1,4 @@
-"""Several output folders as one: what they share is compared, and what they do not is named.
+"""Several output folders as one study: what they share is compared, the rest is named in notes.
 
 Runs are compared on the same test examples, in pairs; so the folders must have them, in their
 order. Shifts that are not in all folders, or are others under the same name, are left out.
@@ -27,11 +27,33 @@ from falconcal.report.results import (
 )
 from falconcal.shifts import affine_shifts
 
-NAME = "comparison"
+COMPARISON_NAME = "comparison"
 
 
 def load_comparison(directories: Sequence[Path]) -> Results:
-    """Read several output folders as the results of one study, every difference noted."""
+    """Read several output folders as the results of one study; every difference is noted.
+
+    Shifts that are not the same in all folders are left out, and a series that several folders have
+    becomes a variant named after its folder.
+
+    Args:
+        directories: Two or more output folders, tested on the same examples.
+
+    Returns:
+        The results, with notes on what was left out.
+
+    Raises:
+        UsageError: If there are fewer than two folders, or one is given twice.
+        UserError: If the folders were tested on other examples, share no tested shift, or one
+            cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import load_comparison
+        >>> load_comparison([Path("one"), Path("one")])
+        Traceback (most recent call last):
+        falconcal.errors.UsageError: ...one is given 2 times: name each folder once.
+    """
     labels = folder_labels(directories)
     found = [load_results(directory) for directory in directories]
     _check_examples(found)
@@ -51,25 +73,40 @@ def load_comparison(directories: Sequence[Path]) -> Results:
 
 
 def folder_labels(directories: Sequence[Path]) -> list[str]:
-    """Return a name for each folder: its own, with as many of those above it as tell all apart."""
+    """Return a label per folder: its name, with parent folders as far as labels would be equal."""
     if len(directories) < 2:
         raise UsageError(
             f"expected two or more output folders to compare, got {len(directories)}; "
             "falconcal report takes one."
         )
     whole = [directory.resolve() for directory in directories]
-    for place, number in Counter(whole).items():
+    for folder, number in Counter(whole).items():
         if number > 1:
-            raise UsageError(f"{place} is named {number} times: a folder equals itself.")
+            raise UsageError(f"{folder} is given {number} times: name each folder once.")
     for parts in count(1):
-        labels = ["/".join(place.parts[-parts:]) for place in whole]
+        labels = ["/".join(folder.parts[-parts:]) for folder in whole]
         if len(set(labels)) == len(labels):
             break
     return labels
 
 
 def check_target(target: Path, directories: Iterable[Path]) -> None:
-    """Refuse to write into a folder of runs: those compared stay as they are, and any other too."""
+    """Refuse to write into a folder that holds the runs of a study, or that cannot be written to.
+
+    Args:
+        target: The folder to write to.
+        directories: The folders that are compared, which stay as they are.
+
+    Raises:
+        UsageError: If the target is one of them, holds a study, or cannot be written to.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import check_target
+        >>> check_target(Path("runs/one"), [Path("runs/one"), Path("runs/two")])
+        Traceback (most recent call last):
+        falconcal.errors.UsageError: runs/one holds the runs of a study: choose another folder ...
+    """
     compared = any(target.resolve() == directory.resolve() for directory in directories)
     if compared or (target / "study.json").exists():
         raise UsageError(f"{target} holds the runs of a study: choose another folder with --out.")
@@ -86,8 +123,8 @@ def _check_examples(found: list[Results]) -> None:
             raise UserError(
                 f"{first.directory} and {other.directory} were not tested on the same examples "
                 f"({expected.height:,} of {_dataset(first)}, {examples.height:,} of "
-                f"{_dataset(other)}), and differences are of the same ones. Compare folders with "
-                "the same dataset, and as many examples of it."
+                f"{_dataset(other)}), so their runs cannot be compared in pairs. Compare folders "
+                "with the same dataset and the same number of examples."
             )
 
 
@@ -101,7 +138,7 @@ def _clean_examples(run: StoredRun) -> polars.DataFrame:
 def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the shifts and outliers that are the same in all folders, and notes on the others.
 
-    What served to choose settings in one folder is no test for any.
+    A shift that settings were chosen on in one folder counts as a test in none.
     """
     first = next(iter(found.values()))
     named = {one: [*one.shifts, *one.outliers] for one in found.values()}
@@ -114,13 +151,7 @@ def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], lis
     shared = [shift for shift in first.shifts if shift not in reasons]
     tested = [shift for shift in shared if shift not in chosen_on]
     if not tested:
-        raise UserError(
-            "the folders share no tested shift: "
-            + "; ".join(
-                f"{label} has {', '.join(one.tested_shifts)}" for label, one in found.items()
-            )
-            + ". Compare folders that were tested under the same shifts."
-        )
+        raise _nothing_shared(found)
     notes = [f"Left out: {shift}, {reason}." for shift, reason in reasons.items()]
     groups = {
         "shifts": tested,
@@ -128,6 +159,16 @@ def _shared_shifts(found: dict[str, Results]) -> tuple[dict[str, list[str]], lis
         "outliers": [name for name in first.outliers if name not in reasons],
     }
     return groups, notes
+
+
+def _nothing_shared(found: dict[str, Results]) -> UserError:
+    shifts = "; ".join(
+        f"{label} has {', '.join(one.tested_shifts)}" for label, one in found.items()
+    )
+    return UserError(
+        f"the folders share no tested shift: {shifts}. Compare folders that were tested under the "
+        "same shifts."
+    )
 
 
 def _reason(shift: str, found: dict[str, Results]) -> str | None:
@@ -186,7 +227,7 @@ def _study(found: list[Results], labels: list[str]) -> dict[str, Any]:
         if name not in ("title", "methods", "variants")
         and all(other.get(name) == value for other in others)
     }
-    name = NAME if _clashes(found) else alike.get("name", NAME)
+    name = COMPARISON_NAME if _clashes(found) else alike.get("name", COMPARISON_NAME)
     methods = dict.fromkeys(method for one in found for method in one.study.get("methods") or ())
     titles = ", ".join(labels)
     return {**alike, "name": name, "title": f"Comparison of {titles}", "methods": methods}
@@ -198,7 +239,7 @@ def _dataset_notes(found: list[Results], labels: list[str]) -> list[str]:
     if len(set(datasets)) == 1:
         return []
     pairs = ", ".join(f"{label}: {name}" for label, name in zip(labels, datasets, strict=True))
-    return [f"The folders name their data otherwise, with the same examples and labels: {pairs}."]
+    return [f"The folders name their data differently, with the same examples and labels: {pairs}."]
 
 
 def _dataset(one: Results) -> str:

@@ -6,7 +6,7 @@ from falconcal.metrics import BINS
 from falconcal.metrics.binning import EDGE_TOLERANCE
 from falconcal.report.results import Results, StoredRun, explaining_read_errors, open_scores
 
-CELLS = 2 * BINS
+CONFIDENCE_CELLS = 2 * BINS
 
 
 def confidence_cells(results: Results) -> polars.DataFrame:
@@ -38,7 +38,11 @@ def _cells_of(run: StoredRun) -> polars.DataFrame:
     sums = (
         open_scores(run)
         .select(*columns, "label", "confidence", "correct")
-        .group_by("shift", "level", bin_expression(polars.col("confidence"), CELLS).alias("cell"))
+        .group_by(
+            "shift",
+            "level",
+            bin_expression(polars.col("confidence"), CONFIDENCE_CELLS).alias("cell"),
+        )
         .agg(
             polars.len().cast(polars.Int64).alias("counts"),
             polars.col("confidence").cast(polars.Float64).sum().alias("confidence_sum"),

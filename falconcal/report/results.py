@@ -1,4 +1,4 @@
-"""What a study left in its directory, read and checked in one place."""
+"""What a study stored in its output folder, read and checked."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,10 +9,11 @@ from typing import Any
 
 import polars
 
-from falconcal.errors import UserError
+from falconcal.errors import UsageError, UserError
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey, advice, example_file
 from falconcal.io.parsing import parse_json
+from falconcal.io.report_roles import ReportRoles, read_roles
 
 ROW_COLUMNS = {
     "variant": polars.String,
@@ -40,7 +41,7 @@ HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """One training run: what it was told, what it recorded, and where its scores lie."""
+    """One training run: its settings, what it recorded, and where its scores are."""
 
     key: RunKey
     folder: Path
@@ -91,6 +92,15 @@ class Results:
         return tuple(self.study.get("outliers") or ())
 
     @cached_property
+    def roles(self) -> ReportRoles:
+        """Which method is plain, which is the reference, and what stands beside the paper's."""
+        return read_roles(self.study.get("report") or {})
+
+    def series_of(self, method: str) -> str | None:
+        """Return the first series of a method; nothing where the study lacks it."""
+        return next((run.series for run in self.runs if run.key.method == method), None)
+
+    @cached_property
     def series(self) -> tuple[str, ...]:
         """Labels in the order of the runs, which is that of the study's methods."""
         return tuple(dict.fromkeys(run.series for run in self.runs))
@@ -111,7 +121,24 @@ class Results:
 
 
 def load_results(directory: Path) -> Results:
-    """Read and check all that a report needs but the scores, which are read when asked for."""
+    """Read and check an output folder, except for the scores, which are read when needed.
+
+    Args:
+        directory: The output folder of ``falconcal run``.
+
+    Returns:
+        The study's settings, its rows and its runs.
+
+    Raises:
+        UserError: If a file is missing or damaged, or runs lack shifts; the message names it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import load_results
+        >>> load_results(Path("nowhere"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
+    """
     if not (directory / "study.json").is_file():
         raise UserError(
             f"expected an output folder of falconcal run, got {directory}: there is no study.json "
@@ -138,11 +165,11 @@ def study_notes(studies: Iterable[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _order(names: Iterable[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names)}
+    return {name: number for number, name in enumerate(names)}
 
 
 def open_scores(run: StoredRun) -> polars.LazyFrame:
-    """Return a run's scores, checked but not yet read: they may be millions."""
+    """Return a run's scores, checked but not yet read: there may be millions."""
     with explaining_read_errors(run.scores_file):
         scores = polars.scan_parquet(run.scores_file, glob=False)
         schema = scores.collect_schema()
@@ -196,6 +223,10 @@ def _read_study(file: Path) -> dict[str, Any]:
                 f"expected {name!r} in {file} to be a {kind.__name__} that is not empty, got "
                 f"{study.get(name)!r}: {advice(file)}."
             )
+    try:
+        read_roles(study.get("report") or {})
+    except UsageError as error:
+        raise UserError(f"{file}: {error}") from None
     return study
 
 
@@ -242,7 +273,7 @@ def _read_run(directory: Path, key: RunKey) -> StoredRun:
 
 
 def _check_shifts(results: Results) -> None:
-    """Refuse a run that lacks a shift: its mean would be over other shifts than its rivals'."""
+    """Refuse a run that lacks a shift: its mean would be over other shifts than those of others."""
     groups = results.rows.group_by("variant", "method", "seed").agg("shift")
     found = {RunKey(*key): set(shifts) for *key, shifts in groups.rows()}
     for run in results.runs:

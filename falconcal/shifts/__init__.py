@@ -1,6 +1,6 @@
-"""Shifts: one file a family, and the table of them.
+"""Shifts: one file per family, and the table of them.
 
-Adding one: write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
+To add one, write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
 """
 
 from dataclasses import replace
@@ -31,9 +31,12 @@ SHIFTS: dict[str, Shift] = {
     **typo_shifts(),
     **adversarial_shifts(),
 }
+"""The shifts that are computed, by name."""
 
 AnyShift = Shift | StoredShift
-KIND = CodeKind("shift", "a falconcal.Shift", lambda thing: isinstance(thing, Shift))
+"""A shift that is computed, or one that is read from files."""
+
+SHIFT_CODE = CodeKind("shift", "a falconcal.Shift", lambda thing: isinstance(thing, Shift))
 
 __all__ = [
     "OUTLIERS",
@@ -47,7 +50,6 @@ __all__ = [
     "affine_shifts",
     "corruption_shifts",
     "crafted_shifts",
-    "find_computed_shift",
     "find_outliers",
     "find_shift",
     "find_stored",
@@ -62,25 +64,38 @@ __all__ = [
 
 
 def find_computed_shift(name: str, centre: Centre = "keras", trust: Trust = PERSON) -> Shift:
-    """Return a shift by its name in the table, an affine one about the given centre.
-
-    ``a | b`` is shift ``a`` and then ``b``. ``trust`` is whose code may be named, where a file
-    names it.
-    """
+    """Return a shift that is computed by name, or several in turn, as ``a | b``."""
     if "|" in name:
         return reduce(
             or_, (find_computed_shift(part.strip(), centre, trust) for part in name.split("|"))
         )
-    found = look_up(KIND, name, {**SHIFTS, **affine_shifts(centre)}, trust)
-    return replace(found, name=name)  # one from outside goes by the name it was asked for
+    found = look_up(SHIFT_CODE, name, {**SHIFTS, **affine_shifts(centre)}, trust)
+    return replace(found, name=name)  # a user's own goes by the name it was asked for
 
 
 def find_shift(
     name: str, centre: Centre = "keras", stored: str | None = None, trust: Trust = PERSON
 ) -> AnyShift:
-    """Return a shift by its name, or one that others stored, as ``cifar10_c:fog``.
+    """Return a shift by name.
 
-    ``stored`` is the folder of the stored data, else it is looked for where data is kept.
+    Args:
+        name: A name in ``SHIFTS``, two of them in turn as ``a | b``, stored data as
+            ``cifar10_c:fog``, or ``package.module:Name`` of your own ``Shift``.
+        centre: The centre of affine shifts, see ``affine_shifts``.
+        stored: The folder of stored data; by default it is looked for where data is kept.
+        trust: Whose code may be named, where a file names it.
+
+    Returns:
+        The shift.
+
+    Raises:
+        UsageError: The name is not known.
+        UserError: Stored data is not there.
+
+    Example:
+        >>> from falconcal.shifts import find_shift
+        >>> find_shift("shear | contrast").levels
+        range(0, 6)
     """
     check_name("shift", name)
     return (

@@ -20,15 +20,28 @@ from falconcal.shifts.shift import Shift
 Centre = Literal["keras", "middle"]
 Map = tuple[numpy.ndarray, numpy.ndarray]  # (2, 2) about the centre, and an offset (2,)
 
-CHUNK = 128  # images
+IMAGES_AT_ONCE = 128  # images
 TENS = tuple(float(degrees) for degrees in range(0, 100, 10))
 BACKWARDS = (0.0, *(360.0 - degrees for degrees in TENS[1:]))
-PIXELS = tuple(float(pixels) for pixels in range(0, 20, 2))
+PIXEL_OFFSETS = tuple(float(pixels) for pixels in range(0, 20, 2))
 ZOOMS = tuple(round(1.0 - level / 10, 1) for level in range(10))
 
 
 def affine_shifts(centre: Centre = "keras") -> dict[str, Shift]:
-    """Return the nine shifts by name, in the paper's order, about the given centre."""
+    """Return the paper's nine affine shifts of images by name, in the paper's order.
+
+    Args:
+        centre: The point that images are turned about and zoomed to: ``keras`` is that of the
+            paper's experiments, one pixel off the ``middle``.
+
+    Returns:
+        The shifts; images (N, channels, H, W) in and out.
+
+    Example:
+        >>> from falconcal.shifts import affine_shifts
+        >>> affine_shifts("middle")["rot_right"].strengths[:3]
+        (0.0, 10.0, 20.0)
+    """
     return {
         name: Shift(name, strengths, partial(warp, matrix_of=matrix_of, centre=centre), summary)
         for name, strengths, matrix_of, summary in FAMILIES
@@ -52,7 +65,9 @@ def warp(
     warped = torch.empty_like(pixels)
     # sparse @ dense runs along the images, and a chunk of them stays in the processor's cache:
     # three times faster than all at once
-    for source, target in zip(torch.split(pixels, CHUNK), torch.split(warped, CHUNK), strict=True):
+    for source, target in zip(
+        torch.split(pixels, IMAGES_AT_ONCE), torch.split(warped, IMAGES_AT_ONCE), strict=True
+    ):
         target.copy_(torch.mm(matrix, source.T.contiguous()).T)
     return warped.reshape(images.shape)
 
@@ -78,9 +93,24 @@ def zoom(factor: float, axes: tuple[bool, bool]) -> Map:
 FAMILIES: list[tuple[str, tuple[float, ...], Callable[[float], Map], str]] = [
     ("rot_left", BACKWARDS, rotation, "rotation by 0, 350, ..., 270 degrees"),
     ("rot_right", TENS, rotation, "rotation by 0, 10, ..., 90 degrees"),
-    ("xshift", PIXELS, partial(translation, axes=(1, 0)), "rows moved by 0, 2, ..., 18 pixels"),
-    ("yshift", PIXELS, partial(translation, axes=(0, 1)), "columns moved by 0, 2, ..., 18 pixels"),
-    ("xyshift", PIXELS, partial(translation, axes=(1, 1)), "both moved by 0, 2, ..., 18 pixels"),
+    (
+        "xshift",
+        PIXEL_OFFSETS,
+        partial(translation, axes=(1, 0)),
+        "rows moved by 0, 2, ..., 18 pixels",
+    ),
+    (
+        "yshift",
+        PIXEL_OFFSETS,
+        partial(translation, axes=(0, 1)),
+        "columns moved by 0, 2, ..., 18 pixels",
+    ),
+    (
+        "xyshift",
+        PIXEL_OFFSETS,
+        partial(translation, axes=(1, 1)),
+        "both moved by 0, 2, ..., 18 pixels",
+    ),
     ("shear", TENS, shear, "shear by 0, 10, ..., 90 degrees"),
     ("xzoom", ZOOMS, partial(zoom, axes=(True, False)), "rows magnified, 1.0 to 0.1 kept"),
     ("yzoom", ZOOMS, partial(zoom, axes=(False, True)), "columns magnified, 1.0 to 0.1 kept"),

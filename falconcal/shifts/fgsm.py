@@ -13,12 +13,21 @@ from falconcal.errors import UserError, described
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-# the paper's set E, as shares of the input range
+# the paper's set E, as fractions of the input range
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
 
 
 def adversarial_shifts() -> dict[str, Shift]:
-    """Return FGSM by name; it needs the model that is evaluated, whose own gradient it follows."""
+    """Return FGSM by name; it follows the gradient of the model that is evaluated.
+
+    Returns:
+        The shift ``fgsm``, which needs the model, the labels and the bounds.
+
+    Example:
+        >>> from falconcal.shifts import adversarial_shifts
+        >>> adversarial_shifts()["fgsm"].needs
+        ('model', 'labels', 'bounds')
+    """
     summary = "moved up the model's own loss by 0.05 to 0.45 of the range (FGSM)"
     needs = ("model", "labels", "bounds")
     return {"fgsm": Shift("fgsm", EPSILONS, apply_fgsm, summary, needs=needs)}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from falconcal.core.hashing import keyed_bits, text_key
 
-BELOW_ONE = 1 - 2.0**-24  # the highest of 24 bits and a half is none of float32, and rounds to 1
+BELOW_ONE = 1 - 2.0**-24  # float32 rounds the highest of 24 bits and a half up to 1
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class KeyedNoise:
     examples: Tensor  # (N,) whole numbers
 
     def uniform(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
-        """Return numbers in (0, 1), one row an example: (N, *shape)."""
+        """Return numbers in (0, 1), one row per example: (N, *shape)."""
         return self._unit(shape, f"uniform {stream}")
 
     def normal(self, shape: tuple[int, ...], stream: int = 0) -> Tensor:
-        """Return standard normal numbers, one row an example (Box and Muller): (N, *shape)."""
+        """Return standard normal numbers, one row per example (Box and Muller): (N, *shape)."""
         radius = (-2 * self._unit(shape, f"{2 * stream + 1}").log()).sqrt()
         return radius * (2 * math.pi * self._unit(shape, f"{2 * stream + 2}")).cos()
 

@@ -1,8 +1,8 @@
 """Outliers: examples of no class that the model knows, labels -1.
 
-Any dataset's test part will do, as Fashion-MNIST for MNIST; beside it four kinds that are made of
-the data's shape and range. Picture files that are read as they are needed are framed as the data's
-own are; nothing else is resized: a set of another shape is refused.
+They are the test part of any dataset, as Fashion-MNIST for MNIST, or one of four kinds that are
+made in the data's shape and range. Image files that are streamed are framed as the data's own are;
+nothing else is resized: a set of another shape is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,21 @@ from falconcal.shifts.stored import objectnet
 
 @dataclass(frozen=True)
 class Outliers:
-    """A named set of outliers: ``make(data, size, seed)`` gives batches of inputs for such data."""
+    """A named set of outliers, examples of no class that the model knows.
+
+    Args:
+        name: Its name.
+        make: Called as ``make(data, size, seed)``; yields batches of inputs like those of
+            the part ``data``, ``size`` at a time.
+        summary: One line for ``falconcal list outliers``.
+
+    Example:
+        >>> import falconcal
+        >>> part = falconcal.load_dataset("digits").test
+        >>> inputs, labels = next(falconcal.shifts.OUTLIERS["uniform_noise"].batches(part, 4))
+        >>> inputs.shape, labels.tolist()
+        (torch.Size([4, 1, 28, 28]), [-1, -1, -1, -1])
+    """
 
     name: str
     make: Callable[[Part, int, int], Iterator[Tensor]]
@@ -40,18 +54,47 @@ class Outliers:
     def batches(
         self, data: Part, size: int = PREDICTION_BATCH_SIZE, seed: int = 0
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs shaped like the data's, (N, ...), and labels of -1, (N,)."""
+        """Yield batches of outliers.
+
+        Args:
+            data: The part whose shape and range they have.
+            size: Examples per batch.
+            seed: The seed of those that are drawn at random.
+
+        Yields:
+            Inputs (N, ...) and labels (N,), all -1.
+
+        Raises:
+            UserError: They are not of the data's shape, kind or vocabulary.
+        """
         for inputs in self.make(data, size, seed):
             _check(self.name, inputs, data)
             yield inputs, torch.full((len(inputs),), -1)
 
     def first(self, count: int) -> "Outliers":
-        """Return the first so many of them."""
+        """Return a set of the first ``count`` of them."""
         return replace(self, make=partial(_first, self.make, count))
 
 
 def outliers_from(name: str, part: Part) -> Outliers:
-    """Return a part of any dataset as outliers; its own labels are forgotten."""
+    """Return a part of any dataset as outliers; its own labels are not used.
+
+    Args:
+        name: A name for tables and figures.
+        part: The examples.
+
+    Returns:
+        The set of outliers.
+
+    Raises:
+        UserError: ``part`` is not a part of a dataset.
+
+    Example:
+        >>> import falconcal, torch
+        >>> noise = falconcal.Examples(torch.rand(5, 1, 28, 28), [0] * 5, falconcal.Bounds(0, 1))
+        >>> falconcal.shifts.outliers_from("noise", noise).name
+        'noise'
+    """
     if not isinstance(part, Part):
         raise UserError(
             f"expected a part of a dataset, or falconcal.Examples, got {described(part)}."
@@ -59,7 +102,7 @@ def outliers_from(name: str, part: Part) -> Outliers:
     return Outliers(name, partial(_inputs_of, name, lambda: part))
 
 
-KIND = CodeKind(
+OUTLIERS_CODE = CodeKind(
     "outliers",
     "a dataset or falconcal.shifts.Outliers",
     lambda thing: isinstance(thing, Outliers) or is_loader(thing),
@@ -67,16 +110,29 @@ KIND = CodeKind(
 
 
 def find_outliers(name: str, trust: Trust = PERSON) -> Outliers:
-    """Return outliers by name: one of ``OUTLIERS``, or the test part of a dataset.
+    """Return outliers by name.
 
-    ``trust`` is whose code may be named, where a file names it.
+    Args:
+        name: A name in ``OUTLIERS``, or a dataset, whose test part is taken.
+        trust: Whose code may be named as ``package.module:Name``, where a file names it.
+
+    Returns:
+        The set of outliers; a dataset is loaded when its batches are asked for.
+
+    Raises:
+        UsageError: The name is not known.
+
+    Example:
+        >>> from falconcal.shifts import find_outliers
+        >>> find_outliers("normal_noise").summary
+        'every value normal about the middle of the range'
     """
     check_name("set of outliers", name)
     if name in OUTLIERS:
         return OUTLIERS[name]
     if name not in DATASETS and ":" not in name:
         raise unknown_name_error("outliers", name, [*OUTLIERS, *DATASETS])
-    found = look_up(KIND, name, DATASETS, trust)
+    found = look_up(OUTLIERS_CODE, name, DATASETS, trust)
     if found is DATASETS["objectnet"]:
         raise UsageError(
             f"the test images of {name} are of classes that ImageNet has, so a model of ImageNet "
@@ -99,7 +155,7 @@ def normal(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:
 
 
 def constant(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:
-    """Return examples of one value, of images one a channel."""
+    """Return examples of one value each, images of one value per channel."""
     values = noise.uniform(tuple(inputs.shape[1:2]) if inputs.ndim == 4 else (1,))  # (N, channels)
     values = values.reshape(*values.shape, *[1] * (inputs.ndim - 2))
     return (bounds.low + bounds.range * values).expand_as(inputs)
@@ -115,7 +171,7 @@ def permuted(inputs: Tensor, bounds: Bounds, noise: KeyedNoise) -> Tensor:  # no
 SYNTHETIC_OUTLIERS: tuple[tuple[str, Callable[[Tensor, Bounds, KeyedNoise], Tensor], str], ...] = (
     ("uniform_noise", uniform, "every value drawn evenly from the range"),
     ("normal_noise", normal, "every value normal about the middle of the range"),
-    ("constant_images", constant, "one value everywhere, of images one a channel"),
+    ("constant_images", constant, "one value everywhere, images one value per channel"),
     ("permuted_pixels", permuted, "the test examples, each with its pixels in random order"),
 )
 
@@ -130,8 +186,8 @@ def _made(
     """Yield as many outliers as the data has examples, each keyed by seed and example."""
     if data.bounds is None or not data.first(1).inputs.is_floating_point():
         raise UserError(
-            f"outliers {name} are made for floating-point inputs of a known range: give the data "
-            "its bounds, or choose the test part of a dataset."
+            f"outliers {name} need data with floating-point inputs and bounds: give the data its "
+            "bounds, or choose the test part of a dataset."
         )
     first = 0
     for inputs, _ in data.batches(size):
@@ -149,6 +205,7 @@ OUTLIERS: dict[str, Outliers] = {
         "objectnet_outliers", objectnet.outlier_batches, "ObjectNet's classes that ImageNet has not"
     ),
 }
+"""The sets of outliers by name; the test part of any dataset is one too."""
 
 
 def _first(

@@ -1,7 +1,7 @@
-"""What befalls sensors: drift, offset, noise, missing and stuck channels, each at ten strengths.
+"""Faults of sensors: drift, offset, noise, missing and stuck channels, each at ten strengths.
 
 For tables (N, channels) and signals (N, time, channels). Drift, offset and noise are in the data's
-own units and made for channels scaled to deviation 1; the others say the share of channels hit.
+own units and made for channels scaled to deviation 1; the others state the share of channels.
 """
 
 from dataclasses import replace
@@ -14,25 +14,44 @@ from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 DEVIATIONS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-SHARES = tuple(level / 10 for level in range(10))
+CHANNEL_SHARES = tuple(level / 10 for level in range(10))
 
 
 def sensor_shifts() -> dict[str, Shift]:
-    """Return the five shifts by name; signals (N, time, channels) or tables (N, channels)."""
+    """Return five faults of sensors as shifts by name.
+
+    Returns:
+        The shifts; signals (N, time, channels) or tables (N, channels) in and out.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.shifts import sensor_shifts
+        >>> missing = sensor_shifts()["missing_channels"]
+        >>> missing.at(torch.ones(1, 10), 3).sum()
+        tensor(7.)
+    """
     shifts = (
         Shift("sensor_drift", DEVIATIONS, drift, "channels drift away over time, up to 3"),
         Shift("sensor_offset", DEVIATIONS, offset, "channels too high or too low, up to 3"),
         Shift("sensor_noise", DEVIATIONS, sensor_noise, "noise of deviation 0.1 to 3"),
-        Shift("missing_channels", SHARES, missing_channels, "0.1 to 0.9 of the channels read 0"),
         Shift(
-            "stuck_channels", SHARES, stuck_channels, "0.1 to 0.9 of the channels keep one value"
+            "missing_channels",
+            CHANNEL_SHARES,
+            missing_channels,
+            "0.1 to 0.9 of the channels read 0",
+        ),
+        Shift(
+            "stuck_channels",
+            CHANNEL_SHARES,
+            stuck_channels,
+            "0.1 to 0.9 of the channels keep one value",
         ),
     )
     return {shift.name: shift for shift in shifts}
 
 
 def drift(inputs: Tensor, furthest: float, noise: KeyedNoise) -> Tensor:
-    """Return channels that move steadily to a side of their own; a row of a table is a moment."""
+    """Return channels that drift, each to one side; a row of a table is one moment of the drift."""
     signals = as_signals(inputs)  # (N, T, F)
     moments, channels = signals.shape[1:]
     if inputs.ndim == 2:
@@ -64,8 +83,8 @@ def missing_channels(inputs: Tensor, share: float, noise: KeyedNoise) -> Tensor:
 def stuck_channels(inputs: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     """Return inputs with a share of each example's channels stuck.
 
-    A signal stays where it was at a moment of its own; a table, which has no before, shows one
-    value of the channel, the same in every row.
+    A signal keeps the value that it had at a random moment; a table, which has no time, shows one
+    value per channel, the same in every row.
     """
     signals = as_signals(inputs)
     moments, channels = signals.shape[1:]
@@ -95,6 +114,6 @@ def as_signals(inputs: Tensor) -> Tensor:
     if inputs.ndim not in (2, 3):
         raise UserError(
             "expected tables (N, channels) or signals (N, time, channels), got shape "
-            f"{tuple(inputs.shape)}: sensor shifts are made for these alone."
+            f"{tuple(inputs.shape)}: sensor shifts are made for these only."
         )
     return inputs if inputs.ndim == 3 else inputs[:, None]

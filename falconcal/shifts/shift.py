@@ -1,4 +1,4 @@
-"""What a shift is: a ladder of perturbations whose level 0 is the identity."""
+"""A shift: one family of perturbations at increasing strengths; level 0 changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ InputKind = Literal["numbers", "tokens"]
 
 
 class ShiftContext(TypedDict, total=False):
-    """What a shift may ask for beside the inputs of a batch; bounds may be none."""
+    """What a shift may need besides the inputs of a batch."""
 
     model: nn.Module | None
     labels: Tensor | None  # (N,)
     bounds: Bounds | None
-    tokens: int | None  # how many there are
+    tokens: int | None  # the number of different ones
     texts: Texts | None  # of the batch
     others: Tensor | Callable[[], Tensor] | None  # (M, ...) the first examples of the data
 
@@ -34,15 +34,35 @@ WORDS = {
     "texts": "the raw text of the examples with its encoder",
     "others": "other examples to mix with",
 }
-OPTIONAL = ("bounds",)  # without them no clip
+RANGE_ADVICE = "this shift is made for images in that range, so scale the data to it"
+OPTIONAL = ("bounds",)  # without them nothing is clipped
 OTHERS = 100  # examples that another one is mixed with
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A named perturbation at increasing strengths; ``strengths[0]`` changes nothing.
+    """A named perturbation at increasing strengths; level 0 changes nothing.
 
-    ``apply(inputs, strength, noise)`` also gets, by name, the context that it ``needs``.
+    Two shifts compose with ``|``: ``SHIFTS["shear"] | SHIFTS["contrast"]``.
+
+    Args:
+        name: Its name, which also seeds its noise.
+        strengths: One number per level; the first stands for the clean data.
+        apply: Called as ``apply(inputs, strength, noise, **context)``, where ``noise`` is a
+            ``KeyedNoise`` and ``context`` holds what the shift ``needs``; returns inputs of the
+            same shape.
+        summary: One line for ``falconcal list shifts``.
+        takes: Whether it is made for numbers or for tokens.
+        needs: Names of what ``apply`` needs by keyword: model, labels, bounds, tokens or texts.
+
+    Example:
+        >>> import torch
+        >>> from falconcal import Shift
+        >>> darker = Shift("darker", (1.0, 0.5, 0.1), lambda inputs, kept, noise: kept * inputs)
+        >>> darker.at(torch.ones(1, 3), 1)
+        tensor([[0.5000, 0.5000, 0.5000]])
+        >>> list(darker.levels)
+        [0, 1, 2]
     """
 
     name: str
@@ -56,6 +76,7 @@ class Shift:
 
     @property
     def levels(self) -> range:
+        """The levels, from 0."""
         return range(len(self.strengths))
 
     def at(
@@ -67,12 +88,25 @@ class Shift:
         examples: ArrayLike | None = None,
         **context: Unpack[ShiftContext],
     ) -> Tensor:
-        """Return the batch at a level: (N, ...) -> (N, ...).
+        """Return a batch at a level.
 
-        ``examples`` (N,) numbers the examples, from 0 by default. Noise depends on seed, example
-        and level alone, so however the data is cut into batches, the bits are the same. ``context``
-        are what some shifts need beside: model, labels, bounds, tokens, texts; the others take no
-        notice of them.
+        Noise depends on seed, example and level alone, so the result has the same bits however
+        the data is cut into batches.
+
+        Args:
+            inputs: The clean batch, (N, ...).
+            level: 0 returns the batch as it is.
+            seed: The seed of the noise.
+            examples: The numbers of the examples in the data, (N,); from 0 by default.
+            **context: What the shift needs besides: model, labels, bounds, tokens, texts. Others
+                are ignored.
+
+        Returns:
+            The shifted batch, (N, ...).
+
+        Raises:
+            UserError: There is no such level, the inputs are of another kind, or something that
+                the shift needs is missing.
         """
         if level not in self.levels:
             raise UserError(f"{self.name} has levels 0 to {len(self.strengths) - 1}, got {level}.")
@@ -89,15 +123,15 @@ class Shift:
         )
 
     def __or__(self, other: "Shift") -> "Shift":
-        """Return both in a row, level by level, as far as both have levels.
+        """Return one shift that applies both in turn, for the levels that both have.
 
-        The noise of each is what it is alone: ``(a | b).at(x, 3)`` is ``b.at(a.at(x, 3), 3)``.
+        Each has the noise that it has by itself: ``(a | b).at(x, 3)`` is ``b.at(a.at(x, 3), 3)``.
         """
         if not isinstance(other, Shift):
-            raise UserError(f"expected two shifts in a row, got {described(other)} for one.")
+            raise UserError(f"expected a shift on either side of |, got {described(other)}.")
         if self.takes != other.takes:
             raise UserError(
-                f"expected shifts of one kind of inputs in a row, got {self.name} for {self.takes} "
+                f"expected two shifts of the same kind of inputs, got {self.name} for {self.takes} "
                 f"and {other.name} for {other.takes}."
             )
         levels = min(len(self.strengths), len(other.strengths))
@@ -115,22 +149,22 @@ class Shift:
     def _check(self, inputs: Tensor) -> None:
         if self.takes == "tokens" and (inputs.is_floating_point() or inputs.ndim != 2):
             raise UserError(
-                f"{self.name} is made for tokens, whole numbers (N, length), got {inputs.dtype} "
-                f"of shape {tuple(inputs.shape)}: choose a shift that is made for such inputs."
+                f"{self.name} expects tokens, whole numbers (N, length), got {inputs.dtype} "
+                f"of shape {tuple(inputs.shape)}: choose a shift for such inputs."
             )
         if self.takes == "numbers" and not inputs.is_floating_point():
             raise UserError(
                 f"expected floating-point inputs to shift, got {inputs.dtype}: convert images, for "
-                "example with inputs.float() / 255; for tokens there are word shifts."
+                "example with inputs.float() / 255; for tokens, choose a word shift."
             )
 
     def _needed(self, context: dict[str, object]) -> dict[str, object]:
-        """Return the context that the shift asks for; one that is lacking is named."""
+        """Return the context that the shift needs; what is missing is named in the error."""
         for name in self.needs:
             if name not in OPTIONAL and context.get(name) is None:
                 raise UserError(
                     f"{self.name} needs {WORDS.get(name, name)}, got none: evaluate on data that "
-                    f"has it, or give it as {name}= to Shift.at."
+                    f"has it, or pass {name}= to Shift.at."
                 )
         return {name: context.get(name) for name in self.needs}
 
@@ -138,7 +172,24 @@ class Shift:
 def shift_context(
     data: Part, first: int, labels: Tensor, model: nn.Module | None = None
 ) -> ShiftContext:
-    """Return what shifts may ask for of a batch of the data, labels (N,), that begins at first."""
+    """Return what shifts may need of one batch of the data, to be passed to ``Shift.at``.
+
+    Args:
+        data: The part that the batch is from.
+        first: The number of the batch's first example in the data.
+        labels: The labels of the batch, (N,).
+        model: The model that is evaluated, for shifts that follow its gradient.
+
+    Returns:
+        The context by name.
+
+    Example:
+        >>> import falconcal
+        >>> from falconcal.shifts import shift_context
+        >>> part = falconcal.load_dataset("digits").test
+        >>> shift_context(part, 0, part.labels[:10])["bounds"]
+        Bounds(low=0.0, high=1.0)
+    """
     texts = data.texts.part(first, len(labels)) if data.texts is not None else None
     return ShiftContext(
         model=model,
@@ -158,6 +209,6 @@ def _composed(
     shifts: tuple[Shift, Shift], inputs: Tensor, level: float, noise: KeyedNoise, **context: object
 ) -> Tensor:
     for shift in shifts:
-        own_noise, own_facts = replace(noise, name=shift.name), shift._needed(context)
-        inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise, **own_facts)
+        own_noise, own_context = replace(noise, name=shift.name), shift._needed(context)
+        inputs = shift.apply(inputs, shift.strengths[int(level)], own_noise, **own_context)
     return inputs

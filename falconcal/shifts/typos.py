@@ -13,14 +13,23 @@ from falconcal.errors import UserError, described
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-NAME = "typos"
+LETTER_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+TYPOS = "typos"
 
 
 def typo_shifts() -> dict[str, Shift]:
-    """Return the shift by name; it needs data that keeps its raw text and the encoder."""
+    """Return typos by name; the data must keep its raw texts and their encoder.
+
+    Returns:
+        The shift ``typos``, tokens (N, length) in and out.
+
+    Example:
+        >>> from falconcal.shifts import typo_shifts
+        >>> typo_shifts()["typos"].strengths[-1]
+        0.5
+    """
     summary = "1 to 50 % of the letters mistyped, then encoded anew"
-    return {NAME: Shift(NAME, SHARES, retyped, summary, "tokens", ("texts",))}
+    return {TYPOS: Shift(TYPOS, LETTER_SHARES, retyped, summary, "tokens", ("texts",))}
 
 
 def typos(
@@ -31,16 +40,35 @@ def typos(
     level: int = 1,
     examples: Tensor | None = None,
 ) -> list[str]:
-    """Return the texts with a share of their letters mistyped, keyed by seed, level and example.
+    """Return texts with a share of their letters mistyped.
 
-    ``examples`` (N,) numbers the texts, from 0 by default.
+    Letters are swapped with the next, left out, doubled or replaced; which ones depends on seed,
+    level and example alone.
+
+    Args:
+        texts: The N texts.
+        share: The share of letters, from 0 to 1.
+        seed: The seed of the noise.
+        level: The level that the noise belongs to.
+        examples: The numbers of the texts in the data, (N,); from 0 by default.
+
+    Returns:
+        The N changed texts.
+
+    Raises:
+        UserError: ``texts`` is not a list of texts, or ``share`` is not from 0 to 1.
+
+    Example:
+        >>> from falconcal.shifts import typos
+        >>> typos(["calibrated confidence"], 0.2)
+        ['cabrted confidece']
     """
     if isinstance(texts, str) or not all(isinstance(text, str) for text in _listed(texts)):
         raise UserError(f"expected a list of texts, got {described(texts)}.")
     if not isinstance(share, Real) or not 0 <= share <= 1:
         raise UserError(f"expected a share from 0 to 1, got {share!r}.")
     numbers = torch.arange(len(texts)) if examples is None else examples
-    return _mistyped(texts, share, KeyedNoise(NAME, seed, level, numbers))
+    return _mistyped(texts, share, KeyedNoise(TYPOS, seed, level, numbers))
 
 
 def _listed(texts: object) -> list[object]:
@@ -80,27 +108,27 @@ def _one(text: str, share: float, noise: KeyedNoise) -> str:
     return "".join(typed)
 
 
-def _swap_with_next(typed: list[str], place: int, drawn: float) -> None:
-    if place + 1 < len(typed) and typed[place + 1].isalpha():
-        typed[place : place + 2] = typed[place + 1], typed[place]
-    else:  # the last of a word has no next
-        _mistype(typed, place, drawn)
+def _swap_with_next(typed: list[str], index: int, drawn: float) -> None:
+    if index + 1 < len(typed) and typed[index + 1].isalpha():
+        typed[index : index + 2] = typed[index + 1], typed[index]
+    else:  # the last letter of a word has no next one
+        _mistype(typed, index, drawn)
 
 
-def _leave_out(typed: list[str], place: int, drawn: float) -> None:
+def _leave_out(typed: list[str], index: int, drawn: float) -> None:
     del drawn
-    typed[place] = ""
+    typed[index] = ""
 
 
-def _double(typed: list[str], place: int, drawn: float) -> None:
+def _double(typed: list[str], index: int, drawn: float) -> None:
     del drawn
-    typed[place] *= 2
+    typed[index] *= 2
 
 
-def _mistype(typed: list[str], place: int, drawn: float) -> None:
-    others = [letter for letter in string.ascii_lowercase if letter != typed[place].lower()]
+def _mistype(typed: list[str], index: int, drawn: float) -> None:
+    others = [letter for letter in string.ascii_lowercase if letter != typed[index].lower()]
     other = others[int(drawn * len(others))]
-    typed[place] = other.upper() if typed[place].isupper() else other
+    typed[index] = other.upper() if typed[index].isupper() else other
 
 
 MISTAKES = (_swap_with_next, _leave_out, _double, _mistype)

@@ -21,32 +21,49 @@ PADDING = 0
 
 
 def word_shifts() -> dict[str, Shift]:
-    """Return the shifts by name; tokens (N, length) in and out."""
-    anywhere = partial(swap, padding_too=True)
+    """Return shifts of words by name: swapped for others, dropped, shuffled.
+
+    Returns:
+        The shifts; tokens (N, length) in and out, 0 being the padding at the end.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.shifts import word_shifts
+        >>> tokens = torch.tensor([[5, 3, 8, 2, 0, 0]])
+        >>> word_shifts()["word_drop"].at(tokens, 5)
+        tensor([[5, 2, 0, 0, 0, 0]])
+    """
+    anywhere = partial(swap_words, padding_too=True)
     shifts = (
-        _swaps("word_swap", PAPER_SHARES, swap, "0 to 45 % of the words become random ones"),
+        _swaps("word_swap", PAPER_SHARES, swap_words, "0 to 45 % of the words become random ones"),
         _swaps(
             "word_swap_anywhere",
             PAPER_SHARES,
             anywhere,
             "0 to 45 % of all places, padding included, become random words",
         ),
-        _swaps("word_swap_90", CODE_SHARES, swap, "0 to 90 % of the words become random ones"),
+        _swaps(
+            "word_swap_90", CODE_SHARES, swap_words, "0 to 90 % of the words become random ones"
+        ),
         _swaps(
             "word_swap_90_anywhere",
             CODE_SHARES,
             anywhere,
             "0 to 90 % of all places, padding included, become random words",
         ),
-        Shift("word_drop", CODE_SHARES, drop, "0 to 90 % of the words are missing", "tokens"),
+        Shift("word_drop", CODE_SHARES, drop_words, "0 to 90 % of the words are missing", "tokens"),
         Shift(
-            "word_shuffle", CODE_SHARES, shuffle, "0 to 90 % of the words change places", "tokens"
+            "word_shuffle",
+            CODE_SHARES,
+            shuffle_words,
+            "0 to 90 % of the words change places",
+            "tokens",
         ),
     )
     return {shift.name: shift for shift in shifts}
 
 
-def swap(
+def swap_words(
     words: Tensor, share: float, noise: KeyedNoise, *, tokens: int, padding_too: bool = False
 ) -> Tensor:
     """Return a share of the words, or of all places, as random words of the vocabulary."""
@@ -58,7 +75,7 @@ def swap(
     return torch.where(_hit(places, share, noise), others, words)
 
 
-def drop(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
+def drop_words(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     """Return the texts without a share of their words, closed up, at least one word left."""
     places = words != PADDING
     gone = _hit(places, share, noise, keep=1) | ~places
@@ -68,7 +85,7 @@ def drop(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     return words.gather(1, order).masked_fill_(gone.gather(1, order), PADDING)
 
 
-def shuffle(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
+def shuffle_words(words: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     """Return the texts with a share of their words in one another's places, in random order."""
     hit = _hit(words != PADDING, share, noise)
     place = torch.arange(words.shape[1], device=words.device).expand_as(words)  # (N, L)

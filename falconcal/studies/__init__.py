@@ -1,6 +1,6 @@
-"""Studies: what to train and under which shifts to measure it, each a TOML file beside this one.
+"""Studies: what to train and under which shifts to measure it, one TOML file per study.
 
-Adding one: write ``studies/NAME.toml``; the table finds it.
+To add a study, write ``studies/NAME.toml``; the table ``STUDIES`` finds it.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,25 @@ def find_study(
     smoke: bool = False,
     trust_code: Iterable[str] = (),
 ) -> Study:
-    """Return a study by its name in the table or the path of its TOML file.
+    """Return a study by its name in the table ``STUDIES`` or the path of its TOML file.
 
-    ``changes`` are ``key=value``; ``settings`` is a file of tuned ones, which stand beneath them.
-    ``smoke`` makes it so small that it runs in seconds. ``trust_code`` are packages whose code the
-    files may name as ``package.module:Name``; without it they name what falconcal has.
+    Args:
+        name: a name of ``falconcal list studies``, or a path that ends with ``.toml``.
+        changes: changes of settings, each as ``key=value``, as for ``--set``.
+        settings: a file of settings that tuning chose; ``changes`` go before it.
+        smoke: make the study so small that it runs in seconds.
+        trust_code: packages whose code the files may name as ``package.module:Name``.
+
+    Returns:
+        The study, with every name and setting in it checked.
+
+    Raises:
+        UsageError: there is no such study or setting, or a file is not valid.
+
+    Example:
+        >>> study = find_study("digits", ["falcon.epochs=3"])
+        >>> study.methods["falcon"]["epochs"]
+        3
     """
     check_name("study", name)
     if name in STUDIES:

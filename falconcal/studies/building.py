@@ -1,4 +1,4 @@
-"""What a study names, made: its data, its network, and one trained on the other."""
+"""Build what a study names: its dataset, its network, and a network trained on the data."""
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from falconcal.studies.study import Study
 
 
 def load_study_dataset(study: Study) -> Dataset:
-    """Load the dataset that a study names, with the settings it gives."""
+    """Load the dataset of a study, with as many examples as the study says."""
     name, settings = name_and_settings("dataset", study.dataset)
     dataset = load_named(name, settings, study.trust)
     if study.examples is not None:
@@ -22,7 +22,7 @@ def load_study_dataset(study: Study) -> Dataset:
 
 
 def make_study_model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module:
-    """Make the network that a study names, its first weights by the seed."""
+    """Make the untrained network of a study; the seed decides its weights."""
     name, settings = name_and_settings("model", study.model)
     return make_named(name, settings, dataset, seed, study.trust)
 
@@ -30,27 +30,27 @@ def make_study_model(study: Study, dataset: Dataset, seed: int = 0) -> nn.Module
 def train_method(
     study: Study, dataset: Dataset, seed: int, method: Method, validation: Batches
 ) -> nn.Module:
-    """Train a method on a study's network and data, all from one seed."""
+    """Train a method on a study's network and data, all with one seed."""
     model = make_study_model(study, dataset, seed)
     return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
 
 
 def check_shifts(study: Study, dataset: Dataset) -> None:
-    """Find out before training whether shifts and outliers fit this data."""
+    """Apply each shift to one example, so that one that does not fit fails before training."""
     one, shifts = dataset.test.first(1), study.all_shifts()
-    asked = any(isinstance(shift, Shift) and "model" in shift.needs for shift in shifts)
-    model = make_study_model(study, dataset) if asked else None
+    needed = any(isinstance(shift, Shift) and "model" in shift.needs for shift in shifts)
+    model = make_study_model(study, dataset) if needed else None
     for shift in shifts:
         if isinstance(shift, StoredShift):
-            _try_stored(shift, dataset)
+            _check_stored(shift, dataset)
         else:
             shift.at(one.inputs, shift.levels[-1], **shift_context(one, 0, one.labels, model))
     for outliers in study.all_outliers():
         next(outliers.batches(dataset.test, 1))
 
 
-def _try_stored(shift: StoredShift, dataset: Dataset) -> None:
-    """Refuse what should be stored of all test examples, in their order, and is not."""
+def _check_stored(shift: StoredShift, dataset: Dataset) -> None:
+    """Refuse a stored shift that does not hold all test examples in their order."""
     for level in shift.levels[1:]:
         stored = shift.level(level, dataset.test)
         if not shift.own_examples and not torch.equal(stored.labels, dataset.test.labels):

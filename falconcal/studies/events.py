@@ -1,4 +1,4 @@
-"""What happens to the runs of a study, as told to whoever wants to know, here or from elsewhere."""
+"""Events: what happens to the runs of a study, in this process or another one."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from falconcal.training import EpochRecord
 EventKind = Literal[
     "planned", "complete", "begun", "note", "epoch", "measuring", "done", "failed", "lost"
 ]
-ENDS = ("done", "failed", "lost")  # "lost" is a run whose process ended; it is begun again
+ENDS = ("done", "failed", "lost")  # "lost": the process of the run ended; it is started again
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Event:
     run: RunKey
     kind: EventKind
     text: str = ""  # a note, what is measured, or a reason
-    epochs: int = 0  # of all trainings of the run, when it begins
+    epochs: int = 0  # of all trainings of the run together, when it begins
     record: EpochRecord | None = None
     seconds: float = 0.0
-    trace: str = ""  # where it failed, for who reads code
+    trace: str = ""  # traceback of a failure
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -42,7 +42,7 @@ EventHandler = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class RunReporter:
-    """Tells what happens to one run."""
+    """Sends the events of one run."""
 
     run: RunKey
     on_event: EventHandler

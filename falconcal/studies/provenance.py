@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, commit, machine, threads, time."""
+"""Provenance of a result: versions, commit, machine, threads, time."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ PACKAGES = ("torch", "lightning-fabric", "numpy", "scikit-learn", "polars")
 
 
 def provenance() -> dict[str, Any]:
-    """Return what a reader needs to tell two results apart."""
+    """Return what may explain why two results differ."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "falconcal": falconcal.__version__,
@@ -37,7 +37,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree that runs, where it is one."""
+    """Return the commit of the source tree that runs; None if it is not a git repository."""
     root = Path(falconcal.__file__).parents[1]
     if not (root / ".git").exists():
         return None

@@ -1,7 +1,7 @@
-"""The reference model, through which validation data is perturbed for all runs alike.
+"""The reference model, which perturbs the validation data in the same way for all runs.
 
-It is the study's dropout model of seed 0, its last epoch, trained at most once a folder: as a run
-before the others, or, where the study keeps the last epoch of dropout anyway, as that run.
+It is the study's dropout model, seed 0, last epoch, trained at most once per folder: as a run
+before the others, or as the run of dropout itself where the study keeps its last epoch anyway.
 """
 
 import dataclasses
@@ -14,39 +14,40 @@ from falconcal.core.method import Method, chooses_epoch
 from falconcal.data import PREDICTION_BATCH_SIZE, Dataset
 from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT, WEIGHTS_FILE, RunKey
 from falconcal.studies.building import make_study_model, train_method
-from falconcal.studies.store import Store, load_weights, save_weights, whole
-from falconcal.studies.study import REFERENCE, Study
-from falconcal.training.context import weights_to_channels_last
+from falconcal.studies.run_files import is_whole, load_weights, save_weights
+from falconcal.studies.store import Store
+from falconcal.studies.study import REFERENCE_METHOD, Study
+from falconcal.training.model_setup import weights_to_channels_last
 
-REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE, 0)
-PLAIN_RUN = RunKey(DEFAULT_VARIANT, REFERENCE, 0)
+REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE_METHOD, 0)
+PLAIN_RUN = RunKey(DEFAULT_VARIANT, REFERENCE_METHOD, 0)
 
 
 def reference_run(study: Study) -> RunKey:
     """Return the run that trains the reference."""
-    return REFERENCE_RUN if chooses_epoch(study.method(REFERENCE)) else PLAIN_RUN
+    return REFERENCE_RUN if chooses_epoch(study.method(REFERENCE_METHOD)) else PLAIN_RUN
 
 
 def reference_method(study: Study) -> Method:
-    settings = {**study.methods[REFERENCE], "keep": "last"}
+    settings = {**study.methods[REFERENCE_METHOD], "keep": "last"}
     settings.pop("patience", None)
-    return dataclasses.replace(study, methods={REFERENCE: settings}).method(REFERENCE)
+    return dataclasses.replace(study, methods={REFERENCE_METHOD: settings}).method(REFERENCE_METHOD)
 
 
 def find_reference(study: Study, store: Store) -> Path | None:
     """Return the file of the reference's weights, if it is trained."""
-    if REFERENCE not in study.methods:
-        return None  # no epoch is chosen in such a study
+    if REFERENCE_METHOD not in study.methods:
+        return None  # such a study does not choose epochs
     own = store.directory / "reference" / WEIGHTS_FILE
     plain = PLAIN_RUN.folder(store.directory) / WEIGHTS_FILE
     files = [own] if reference_run(study) == REFERENCE_RUN else [plain, own]
-    return next((file for file in files if whole(file)), None)
+    return next((file for file in files if is_whole(file)), None)
 
 
 def make_reference(
     study: Study, store: Store, dataset: Dataset, method: Method | None = None
 ) -> None:
-    """Train the reference, by the study's method if none is given, and keep it in the folder."""
+    """Train the reference, with the study's method unless another is given, and store it."""
     plain = dataset.validation.batches(PREDICTION_BATCH_SIZE)
     with store.checkpointing(REFERENCE_RUN):
         model = train_method(study, dataset, 0, method or reference_method(study), plain)
@@ -59,11 +60,11 @@ def make_reference(
 def load_reference(
     study: Study, store: Store, dataset: Dataset, method: Method | None = None
 ) -> nn.Module:
-    """Return the reference from its file, trained if it is not there: it is the same either way."""
+    """Return the reference from its file; train it first if there is no file."""
     if find_reference(study, store) is None:
         make_reference(study, store, dataset, method)
     file = find_reference(study, store)
     assert file is not None
     model = load_weights(file, make_study_model(study, dataset))
-    weights_to_channels_last(model)  # as training does: other orders in memory round differently
+    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
     return model

@@ -1,4 +1,4 @@
-"""One run of a study: trained, measured, stored."""
+"""One run of a study: train, measure, store."""
 
 import dataclasses
 import time
@@ -32,8 +32,7 @@ from falconcal.studies.reference import (
     make_reference,
     reference_method,
 )
-from falconcal.studies.store import (
-    Store,
+from falconcal.studies.run_files import (
     load_weights,
     read_json,
     read_table,
@@ -41,15 +40,16 @@ from falconcal.studies.store import (
     to_json,
     write_table,
 )
+from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 from falconcal.training import History, on_epoch
-from falconcal.training.context import weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.selection import ShiftedValidation, shifted_validation
 
 
 @dataclass(frozen=True)
 class StudyContext:
-    """What the runs of a study share in a process."""
+    """What the runs of a study share within a process."""
 
     study: Study
     store: Store
@@ -59,7 +59,7 @@ class StudyContext:
         return load_study_dataset(self.study)
 
     def validation(self, method: Method) -> Batches:
-        """Return the validation data; where an epoch is chosen, shifted against the reference."""
+        """Return the validation data, also under shift where the method chooses an epoch."""
         return (
             self.shifted
             if chooses_epoch(method)
@@ -68,11 +68,11 @@ class StudyContext:
 
     @cached_property
     def shifted(self) -> ShiftedValidation:
-        """Perturbed through the reference model, once for all runs."""
+        """Validation data perturbed through the reference model, once for all runs."""
         reference = load_reference(self.study, self.store, self.dataset)
-        shifts = self.study.found(self.study.selection_shifts)
-        judged = self.study.judging_examples
-        return shifted_validation(self.dataset.validation, reference, shifts, judged)
+        shifts = self.study.find_computed(self.study.selection_shifts)
+        examples = self.study.selection_examples
+        return shifted_validation(self.dataset.validation, reference, shifts, examples)
 
     def method(self, run: RunKey) -> Method:
         if run == REFERENCE_RUN:
@@ -80,62 +80,64 @@ class StudyContext:
         return self.study.variant(run.variant).method(run.method, run.seed)
 
 
-def run_and_report(place: StudyContext, run: RunKey, on_event: EventHandler) -> None:
-    """Do a run and tell how it goes; whatever goes wrong in it is told, and others can go on."""
+def run_and_report(context: StudyContext, run: RunKey, on_event: EventHandler) -> None:
+    """Do a run and report its events; an error becomes an event, so that other runs go on."""
     try:
-        _do(place, run, RunReporter(run, on_event))
-    except Exception as error:  # a method from outside may fail in any way
+        _do(context, run, RunReporter(run, on_event))
+    except Exception as error:  # a user's method may raise anything
         if distributed.world_size() > 1:
-            raise  # the others of the group would wait for this one for ever
+            raise  # the other processes of the group would wait forever
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
         on_event(Event(run, "failed", f"{kind}{error}", trace=traceback.format_exc()))
 
 
-def _do(place: StudyContext, run: RunKey, voice: RunReporter) -> None:
-    method = place.method(run)
-    voice.begin(epochs_of(method))
+def _do(context: StudyContext, run: RunKey, reporter: RunReporter) -> None:
+    method = context.method(run)
+    reporter.begin(epochs_of(method))
     started = time.perf_counter()
     if run == REFERENCE_RUN:
-        with on_epoch(voice.epoch):
-            make_reference(place.study, place.store, place.dataset)
+        with on_epoch(reporter.epoch):
+            make_reference(context.study, context.store, context.dataset)
     else:
-        _run(place, run, method, voice)
+        _run(context, run, method, reporter)
     distributed.barrier()  # the next run may read this one's model
-    voice.end(time.perf_counter() - started)
+    reporter.end(time.perf_counter() - started)
 
 
 def epochs_of(method: Method) -> int:
-    """Return how many epochs a method trains for, those of all members of an ensemble."""
+    """Return how many epochs a method trains for, over all members of an ensemble."""
     base = getattr(method, "base", None)
     inner = getattr(method, "epochs", 0) if base is None else epochs_of(base)
     return int(inner) * int(getattr(method, "size", 1))
 
 
-def _run(place: StudyContext, run: RunKey, method: Method, voice: RunReporter) -> None:
+def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReporter) -> None:
     """Train, evaluate and store one run."""
-    own, store = place.study.variant(run.variant), place.store
+    own, store = context.study.variant(run.variant), context.store
     origin = provenance()
-    origin["resumed"] = store.has_checkpoint(run)  # then the training time is that of the rest
+    origin["resumed"] = store.has_checkpoint(run)  # the training time is then incomplete
     with store.writing(run) as folder:
-        trained = _fit(place, run, method, voice)
+        trained = _fit(context, run, method, reporter)
         watch = Stopwatch()
-        scores = _score(trained.model, place, voice)
-        origin |= {**trained.facts, **watch.read("evaluation")}
-        _save(folder / WEIGHTS_FILE, trained.model, own, place.dataset, method, voice)
+        scores = _score(trained.model, context, reporter)
+        origin |= {**trained.record, **watch.read("evaluation")}
+        _save(folder / WEIGHTS_FILE, trained.model, own, context.dataset, method, reporter)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
-        _write_json(folder / "settings.json", run_settings(place.study, run))
+        _write_json(folder / "settings.json", run_settings(context.study, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
 
 
-def _score(model: nn.Module, place: StudyContext, voice: RunReporter) -> polars.DataFrame:
-    shifts, outliers = place.study.all_shifts(), place.study.all_outliers()
-    return score_under_shift(model, place.dataset.test, shifts, outliers, progress=voice.measuring)
+def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> polars.DataFrame:
+    shifts, outliers = context.study.all_shifts(), context.study.all_outliers()
+    return score_under_shift(
+        model, context.dataset.test, shifts, outliers, progress=reporter.measuring
+    )
 
 
 class Stopwatch:
-    """Seconds by the clock, and those that processors were at work for this process."""
+    """Seconds of wall time and of processor time since it was made."""
 
     def __init__(self) -> None:
         self.wall, self.processors = time.perf_counter(), time.process_time()
@@ -149,51 +151,51 @@ class Stopwatch:
 
 @dataclass(frozen=True, eq=False)
 class FittedRun:
-    """A fitted model, what happened in training, and what the run records of it."""
+    """A fitted model, its training history, and what run.json records of the training."""
 
     model: nn.Module
     history: polars.DataFrame
-    facts: dict[str, Any]
+    record: dict[str, Any]
 
 
-def _fit(place: StudyContext, run: RunKey, method: Method, voice: RunReporter) -> FittedRun:
-    study, dataset = place.study.variant(run.variant), place.dataset
-    if chooses_epoch(method) and "shifted" not in vars(place):
-        voice.note("validation data is perturbed through the reference model")
-    validation = place.validation(method)
-    base = next(filter(place.store.complete, runs_of_base(place.study, run, method)), None)
+def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReporter) -> FittedRun:
+    study, dataset = context.study.variant(run.variant), context.dataset
+    if chooses_epoch(method) and "shifted" not in vars(context):
+        reporter.note("perturbing the validation data through the reference model")
+    validation = context.validation(method)
+    base = next(filter(context.store.complete, runs_of_base(context.study, run, method)), None)
     if isinstance(method, Calibrator):
-        method = without_tested(study, method, voice)
+        method = without_tested(study, method, reporter)
     if base is not None and isinstance(method, Calibrator):
-        voice.note(f"calibrating the model of {base}")
-        return _calibrate(study, place.store, dataset, base, method, validation)
+        reporter.note(f"calibrating the model of {base}")
+        return _calibrate(study, context.store, dataset, base, method, validation)
     watch, history = Stopwatch(), History()
-    with history.recording(), on_epoch(voice.epoch), place.store.checkpointing(run):
+    with history.recording(), on_epoch(reporter.epoch), context.store.checkpointing(run):
         model = train_method(study, dataset, run.seed, method, validation)
-    facts = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
-    return FittedRun(model, history.table(), facts)
+    record = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
+    return FittedRun(model, history.table(), record)
 
 
 def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
-    """Return the runs of the study that train just what the method calibrates."""
+    """Return the runs of the study that train exactly what the method calibrates."""
     if not isinstance(method, Calibrator):
         return []
     own, plain = study.variant(run.variant), study.variant(DEFAULT_VARIANT)
     same = [name for name in study.methods if own.method(name, run.seed) == method.base]
-    # a variant that leaves the base alone has it in the plain run
+    # where a variant does not change the base, the plain variant has trained it
     return [
         RunKey(run.variant if own.differs(plain, name) else DEFAULT_VARIANT, name, run.seed)
         for name in same
     ]
 
 
-def without_tested(study: Study, method: Calibrator, voice: RunReporter) -> Calibrator:
+def without_tested(study: Study, method: Calibrator, reporter: RunReporter) -> Calibrator:
     """Return a calibrator that is fitted on nothing that the study tests, and say what that was."""
     tested = [one.name for one in (*study.all_shifts(), *study.all_outliers())]
     mine = method.ladder.tested_families(tested)
     if not mine:
         return method
-    voice.note(f"not fitted on {', '.join(mine)}, which the study tests")
+    reporter.note(f"not fitted on {', '.join(mine)}, which the study tests")
     return dataclasses.replace(method, leave_out=tuple(mine))
 
 
@@ -205,26 +207,31 @@ def _calibrate(
     method: Calibrator,
     validation: Batches,
 ) -> FittedRun:
-    """Calibrate the model of another run; its training counts as if it had been done here."""
+    """Calibrate the model of another run; the time of its training is counted here too."""
     watch, folder = Stopwatch(), base.folder(store.directory)
     structure = build_untrained(method.base, make_study_model(study, dataset, base.seed))
     model = load_weights(folder / WEIGHTS_FILE, structure)
-    weights_to_channels_last(model)  # as training does: other orders in memory round differently
+    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
     fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
     origin = read_json(folder / "run.json")
     seconds = watch.read("training")
     spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}
-    facts = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
-    return FittedRun(fitted, read_table(folder / "history.parquet"), facts)
+    record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
+    return FittedRun(fitted, read_table(folder / "history.parquet"), record)
 
 
 def _save(
-    file: Path, model: nn.Module, study: Study, dataset: Dataset, method: Method, voice: RunReporter
+    file: Path,
+    model: nn.Module,
+    study: Study,
+    dataset: Dataset,
+    method: Method,
+    reporter: RunReporter,
 ) -> None:
-    """Write a model that ``falconcal predict`` takes, or weights alone if it cannot be rebuilt."""
+    """Save a model for ``falconcal predict``, or only its weights if it cannot be rebuilt."""
     name, settings = name_and_settings("model", study.model)
-    settings.pop("weights", None)  # from which it began, gone in the weights that are saved
+    settings.pop("weights", None)  # the initial ones; the trained weights are saved
     try:
         save(
             model,
@@ -240,13 +247,15 @@ def _save(
             method=method,
             validation=predict(model, dataset.validation),
         )
-    except UserError as error:  # a network from outside may look at more than the data's shape
-        voice.note(f"the run keeps its weights alone, falconcal predict cannot use it: {error}")
+    except UserError as error:  # a user's network may depend on more than the shape of the data
+        reporter.note(
+            f"only the weights were saved, so falconcal predict cannot load this run: {error}"
+        )
         save_weights(file, model)
 
 
 def run_settings(study: Study, run: RunKey) -> dict[str, Any]:
-    """Return what a run of a study stores as its settings."""
+    """Return what a run stores in settings.json."""
     resolved = study.variant(run.variant).resolved()
     shared = {name: value for name, value in resolved.items() if name not in ("methods", "seeds")}
     return {**dataclasses.asdict(run), "settings": resolved["methods"][run.method], "study": shared}

@@ -1,4 +1,4 @@
-"""The runner: a study becomes runs, runs become rows."""
+"""Run a study: check it, do its runs, collect their rows."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -18,9 +18,10 @@ from falconcal.studies.building import check_shifts, make_study_model
 from falconcal.studies.events import Event, EventHandler
 from falconcal.studies.executors.local_workers import ExecutorFactory, in_this_process
 from falconcal.studies.run import StudyContext, run_settings
+from falconcal.studies.run_files import is_whole, read_table, write_table
 from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
 from falconcal.studies.shift_images import write_pictures
-from falconcal.studies.store import Store, read_table, whole, write_table
+from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 
 
@@ -30,73 +31,76 @@ def run_study(
     on_event: EventHandler,
     methods: Iterable[str] | None = None,
     variants: Iterable[str] | None = None,
-    make_crew: ExecutorFactory | None = None,
+    make_executor: ExecutorFactory | None = None,
 ) -> dict[RunKey, str]:
-    """Run what is not complete yet, write the rows of all that is, and return why runs failed."""
+    """Do the runs that are not complete, write the rows of all that are, return why runs failed."""
     runs = runs_of(study, methods, variants)
-    place = StudyContext(study, Store(directory))
-    store, settings_of = place.store, partial(_settings_of, study)
-    store.check(study.resolved(), settings_of)  # before anything is written, and again when held
-    _check_others(store, runs)
-    check_runs(place, {run.variant for run in runs})
+    context = StudyContext(study, Store(directory))
+    store, settings_of = context.store, partial(_settings_of, study)
+    store.check(study.resolved(), settings_of)  # before anything is written; again under the lock
+    _check_other_runs(store, runs)
+    check_runs(context, {run.variant for run in runs})
     with store.opened(study.resolved(), settings_of):
-        failed = _do(place, runs, on_event, make_crew or in_this_process())
+        failed = _do(context, runs, on_event, make_executor or in_this_process())
         if distributed.is_first_process():
             store.tidy()
             collect_rows(study, store)
-            _write_pictures(study, directory, place.dataset)
+            _write_pictures(study, directory, context.dataset)
     return failed
 
 
 def _settings_of(study: Study, run: RunKey) -> dict[str, Any] | None:
-    """Return the settings that a run would have in the study, None if it has no such run."""
-    there = run.method in study.methods and run.variant in (DEFAULT_VARIANT, *study.variants)
-    return run_settings(study, run) if there else None
+    """Return the settings that a run would have in the study; None if there is no such run."""
+    known = run.method in study.methods and run.variant in (DEFAULT_VARIANT, *study.variants)
+    return run_settings(study, run) if known else None
 
 
-def _check_others(store: Store, runs: list[RunKey]) -> None:
-    """Refuse a folder with a damaged run that is not among those to be done: it would be lost."""
+def _check_other_runs(store: Store, runs: list[RunKey]) -> None:
+    """Refuse a folder with a damaged run that this command would not repeat."""
     own = {run.folder(store.directory) for run in runs}
     for folder in sorted((store.directory / "runs").glob("*/*/seed-*")):
         files = [folder / name for name in RUN_FILES]
         for file in files if folder not in own else ():
-            if file.is_file() and not whole(file):
+            if file.is_file() and not is_whole(file):
                 raise UserError(f"cannot read {file}, it looks damaged: {advice(file)}.")
 
 
-def check_runs(place: StudyContext, variants: Iterable[str]) -> None:
-    """Refuse before training what no run could do with: data, networks, shifts that do not fit."""
-    check_shifts(place.study, place.dataset)
+def check_runs(context: StudyContext, variants: Iterable[str]) -> None:
+    """Refuse, before training, data, networks and shifts that do not fit together."""
+    check_shifts(context.study, context.dataset)
     for name in variants:
-        make_study_model(place.study.variant(name), place.dataset)
+        make_study_model(context.study.variant(name), context.dataset)
 
 
 def _do(
-    place: StudyContext, runs: list[RunKey], on_event: EventHandler, make_crew: ExecutorFactory
+    context: StudyContext,
+    runs: list[RunKey],
+    on_event: EventHandler,
+    make_executor: ExecutorFactory,
 ) -> dict[RunKey, str]:
-    """Do the runs that are not complete, each after those it needs, and return why some failed."""
-    # as the first process finds them: it writes while others read
-    complete = distributed.broadcast_from_first([place.store.complete(run) for run in runs])
+    """Do the runs that are not complete, each after those it needs; return why some failed."""
+    # only the first process looks: it may write while others read
+    complete = distributed.broadcast_from_first([context.store.complete(run) for run in runs])
     left = [run for run, there in zip(runs, complete, strict=True) if not there]
-    needs = dependencies(place, left)
+    needs = dependencies(context, left)
     for run in dict.fromkeys([*needs, *runs]):
         on_event(Event(run, "planned" if run in needs else "complete"))
-        if run in needs and (file := place.store.damaged(run)) is not None:
-            on_event(Event(run, "note", f"{file.name} is damaged, so the run is done again"))
+        if run in needs and (file := context.store.damaged(run)) is not None:
+            on_event(Event(run, "note", f"{file.name} is damaged, so the run is repeated"))
     schedule = Schedule(needs)
-    with make_crew(place, RunTracker(schedule, place.store, on_event)) as crew:
+    with make_executor(context, RunTracker(schedule, context.store, on_event)) as executor:
         while schedule.waiting or schedule.busy:
-            following = schedule.next() if crew.has_room() else None
+            following = schedule.next() if executor.has_room() else None
             if following is None:
-                crew.wait()
+                executor.wait()
             else:
                 schedule.start(following)
-                crew.start(following)
+                executor.start(following)
     return schedule.failed
 
 
 class RunTracker:
-    """Keeps the schedule by what is told of the runs, writes failures down, passes all on."""
+    """Handles events: updates the schedule, writes failures to files, passes events on."""
 
     def __init__(self, schedule: Schedule, store: Store, on_event: EventHandler) -> None:
         self.schedule, self.store, self.on_event = schedule, store, on_event
@@ -105,15 +109,15 @@ class RunTracker:
         if event.kind == "lost" and not self.schedule.lose(event.run):
             event = replace(event, kind="failed", text=f"{event.text}, {ATTEMPTS} times")
         if event.kind == "failed":
-            self._put_down(event)
+            self._record_failure(event)
             return
         if event.kind == "done":
             self.schedule.end(event.run)
             self.store.drop_failure(event.run)
         self.on_event(event)
 
-    def _put_down(self, event: Event) -> None:
-        """Tell of a run that failed and of those that build on it."""
+    def _record_failure(self, event: Event) -> None:
+        """Write down and pass on that a run failed, and with it those that build on it."""
         for run, reason in self.schedule.fail(event.run, event.text).items():
             self.store.keep_failure(run, f"{reason}\n\n{event.trace if run == event.run else ''}")
             self.on_event(replace(event, run=run, text=reason))
@@ -125,7 +129,7 @@ def _write_pictures(study: Study, directory: Path, dataset: Dataset) -> None:
 
 
 def collect_rows(study: Study, store: Store) -> None:
-    """Write rows.parquet from the scores of every complete run, if there is any."""
+    """Write rows.parquet from the scores of all complete runs."""
     tables = []
     for run in store.runs():
         rows = scores_to_rows(read_table(run.folder(store.directory) / "scores.parquet"))

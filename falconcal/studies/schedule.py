@@ -1,4 +1,4 @@
-"""The schedule: which runs a study has, which wait for others, and what became of them."""
+"""The schedule: which runs a study has, and which of them wait, run or failed."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -10,12 +10,12 @@ from falconcal.studies.reference import REFERENCE_RUN, find_reference, reference
 from falconcal.studies.run import StudyContext, runs_of_base
 from falconcal.studies.study import Study
 
-ATTEMPTS = 3  # at a run whose process ends; what ended one may have been another's doing
+ATTEMPTS = 3  # at a run whose process ends: the cause may lie outside the run
 Needs = dict[RunKey, frozenset[RunKey]]
 
 
 class Schedule:
-    """The runs that are left, in order, each after those that it needs."""
+    """The runs that are left, each after those that it needs."""
 
     def __init__(self, needs: Mapping[RunKey, Collection[RunKey]]) -> None:
         self.needs = needs
@@ -25,7 +25,7 @@ class Schedule:
         self.begun: Counter[RunKey] = Counter()
 
     def next(self) -> RunKey | None:
-        """Return the first run that waits for no other, if there is one."""
+        """Return the first run that can start now; None if all wait for others."""
         left = {*self.waiting, *self.busy}
         return next((run for run in self.waiting if not left.intersection(self.needs[run])), None)
 
@@ -38,7 +38,7 @@ class Schedule:
         self.busy.remove(run)
 
     def fail(self, run: RunKey, reason: str) -> dict[RunKey, str]:
-        """Put a run down as failed, and those that need it: trained again it would fail again."""
+        """Mark a run as failed, and with it those that need it; return the reasons."""
         self.busy.discard(run)
         failed = {run: reason}
         for other in [other for other in self.waiting if run in self.needs[other]]:
@@ -48,7 +48,7 @@ class Schedule:
         return failed
 
     def lose(self, run: RunKey) -> bool:
-        """Let a run whose process ended wait again; tell whether it may."""
+        """Put back a run whose process ended; return False if it had all its attempts."""
         if self.begun[run] >= ATTEMPTS:
             return False
         self.busy.remove(run)
@@ -56,18 +56,18 @@ class Schedule:
         return True
 
 
-def dependencies(place: StudyContext, runs: Collection[RunKey]) -> Needs:
-    """Return what each of these runs waits for, a run for the reference in front if it is needed.
+def dependencies(context: StudyContext, runs: Collection[RunKey]) -> Needs:
+    """Return which runs each run waits for, with a run of the reference first if one needs it.
 
-    ``runs`` are those to be done; whatever else they build on is complete, or trained by them.
+    ``runs`` are those to be done; what else they build on is complete, or they train it themselves.
     """
-    lacking = find_reference(place.study, place.store) is None
-    choosing = {run for run in runs if lacking and chooses_epoch(place.method(run))}
-    reference = reference_run(place.study) if choosing else REFERENCE_RUN
+    lacking = find_reference(context.study, context.store) is None
+    choosing = {run for run in runs if lacking and chooses_epoch(context.method(run))}
+    reference = reference_run(context.study) if choosing else REFERENCE_RUN
     reference = reference if reference in runs else REFERENCE_RUN
     needs = {REFERENCE_RUN: frozenset[RunKey]()} if choosing and reference == REFERENCE_RUN else {}
     for run in runs:
-        bases = {*runs_of_base(place.study, run, place.method(run))} & {*runs}
+        bases = {*runs_of_base(context.study, run, context.method(run))} & {*runs}
         needs[run] = frozenset(bases | ({reference} if run in choosing else set()))
     return needs
 
@@ -77,7 +77,7 @@ def runs_of(
 ) -> list[RunKey]:
     """Return the runs of a study, method x variant x seed, those that others build on first.
 
-    The plain variant has all methods, another one those that it changes.
+    The plain variant has all methods, another variant only those that it changes.
     """
     chosen = _chosen(f"method of the study {study.name}", methods, study.methods)
     names = _chosen(

@@ -1,9 +1,8 @@
-"""The store of a study: what is complete in its output folder, and what does not fit.
+"""The output folder of a study: which runs are complete, and whether the settings match.
 
-A run is put together in a hidden folder and renamed when complete, so a run that is there is whole.
+A run is written to a hidden folder that is renamed when it is complete, so no run is half written.
 """
 
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,14 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import filelock
-import polars
-import safetensors.torch
-import torch
-from torch import nn
 
 from falconcal.core import distributed
+from falconcal.core.settings import renamed_settings
 from falconcal.errors import UserError
-from falconcal.io.atomic import obstacle, write_bytes, write_text
+from falconcal.io.atomic import obstacle, write_text
 from falconcal.io.output_folder import (
     FAILURES_FOLDER,
     RUN_FILES,
@@ -29,31 +25,26 @@ from falconcal.io.output_folder import (
     check_names,
     file_name,
 )
-from falconcal.io.parsing import parse_json
-from falconcal.studies.study import REFERENCE
+from falconcal.methods import are_same_class
+from falconcal.studies.run_files import is_whole, read_json, to_json
+from falconcal.studies.study import REFERENCE_METHOD
 from falconcal.training import checkpointing
 
-MINUTES, NEVER = 1.0, 10**9  # between checkpoints; the end of a training is always one
-MAY_DIFFER = {"seeds", "title", "note", "stored"}  # may differ between runs that share a folder
-# one more or less does not touch the runs, or the trials, that are there
+CHECKPOINT_MINUTES, NEVER = 1.0, 10**9  # the end of a training always has a checkpoint
+MAY_DIFFER = {"seeds", "title", "note", "stored", "report"}  # between runs that share a folder
+# an entry more or less does not change the runs, or the trials, of the others
 MAY_GROW = ("methods", "variants", "search")
-DEVICE_SETTINGS = {
-    "accelerator",
-    "devices",
-    "num_nodes",
-    "strategy",
-}  # what is computed is the same
-
+DEVICE_SETTINGS = {"accelerator", "devices", "num_nodes", "strategy"}  # do not change results
 
 SettingsOf = Callable[[RunKey], dict[str, Any] | None]
 
 
 def no_runs(_: RunKey) -> None:
-    """Say of no run what its settings would be: a folder of trials has none."""
+    """Return None, the settings of any run in a folder of trials: it has no runs."""
 
 
 class Store:
-    """One output folder."""
+    """The output folder of a study or of a search."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -62,10 +53,10 @@ class Store:
     def opened(
         self, study: dict[str, Any], settings_of: SettingsOf = no_runs, wait: float = 0
     ) -> Iterator[None]:
-        """Hold the folder, its settings checked against the study's; the first process does.
+        """Lock the folder in the first process, and check its settings against the study's.
 
-        ``settings_of`` says what a run of the study would store as its settings. ``wait`` is how
-        many seconds another may still be at work in the folder; -1 waits for ever.
+        ``settings_of`` returns the settings that a run of the study would store. ``wait`` is how
+        many seconds to wait for another falconcal in the folder; -1 waits forever.
         """
         if not distributed.is_first_process():
             yield
@@ -91,14 +82,14 @@ class Store:
         return run.complete(self.directory) and self.damaged(run) is None
 
     def damaged(self, run: RunKey) -> Path | None:
-        """Return a file of a run that is there and cannot be read, if there is one."""
+        """Return the first file of a run that exists and cannot be read; None if all can."""
         files = [run.folder(self.directory) / name for name in RUN_FILES]
-        return next((file for file in files if file.is_file() and not whole(file)), None)
+        return next((file for file in files if file.is_file() and not is_whole(file)), None)
 
     def runs(self) -> list[RunKey]:
         """Return the complete runs of the folder."""
         found = (self.directory / "runs").glob("*/*/seed-*/settings.json")
-        keys = {path.parent: RunKey(*_key(path)) for path in found if whole(path)}
+        keys = {path.parent: RunKey(*_key(path)) for path in found if is_whole(path)}
         return sorted(
             key
             for folder, key in keys.items()
@@ -107,9 +98,9 @@ class Store:
 
     @contextmanager
     def writing(self, run: RunKey) -> Iterator[Path]:
-        """Give a hidden folder to fill; it becomes the run when all went well, else it goes.
+        """Give a hidden folder; rename it to the run's on success, delete it on error.
 
-        Processes beside the first have the same to write: theirs goes.
+        Other processes than the first would write the same: theirs is deleted.
         """
         if not distributed.is_first_process():
             with TemporaryDirectory() as folder:
@@ -121,7 +112,7 @@ class Store:
         partial.mkdir(parents=True)
         try:
             yield partial
-            shutil.rmtree(final, ignore_errors=True)  # a folder that lacks a file is no run
+            shutil.rmtree(final, ignore_errors=True)  # an incomplete or damaged one
             partial.rename(final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -129,8 +120,9 @@ class Store:
 
     @contextmanager
     def checkpointing(self, run: RunKey) -> Iterator[None]:
-        """Keep what is trained inside for a process that goes on after this one was killed."""
-        with checkpointing(self._checkpoint(run), every_epochs=NEVER, every_minutes=MINUTES):
+        """Write checkpoints of the training inside, from which a later process can resume."""
+        folder = self._checkpoint(run)
+        with checkpointing(folder, every_epochs=NEVER, every_minutes=CHECKPOINT_MINUTES):
             yield
 
     def has_checkpoint(self, run: RunKey) -> bool:
@@ -142,14 +134,14 @@ class Store:
         shutil.rmtree(self._checkpoint(run), ignore_errors=True)
 
     def keep_failure(self, run: RunKey, text: str) -> None:
-        """Write down why a run failed, until it is done."""
+        """Write why a run failed to a file, which stays until the run is done."""
         write_text(self._failure(run), text)
 
     def drop_failure(self, run: RunKey) -> None:
         self._failure(run).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove folders that hold nothing any more, when no run is on its way."""
+        """Remove empty folders of checkpoints and failures; call it when no run is going on."""
         for folder in (self._checkpoints, self.directory / FAILURES_FOLDER):
             if not any(path.is_file() for path in folder.rglob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -165,7 +157,7 @@ class Store:
         return self.directory / "checkpoints"
 
     def check(self, study: dict[str, Any], settings_of: SettingsOf = no_runs) -> dict[str, Any]:
-        """Return what study.json is to hold; settings other than those of the runs are refused."""
+        """Return the content of study.json; refuse settings that differ from those of the runs."""
         if (reason := obstacle(self.directory)) is not None:
             raise self._unwritable(reason)
         stored = self._stored()
@@ -194,41 +186,41 @@ class Store:
         return self.directory / "study.json"
 
     def _stored(self) -> dict[str, Any] | None:
-        """Return the settings of the runs that are there, None if only the runs still say them.
+        """Return the settings in study.json that new runs must match.
 
-        Without a run nothing binds.
+        None if the file is damaged and only the runs have them; empty if there are no runs.
         """
         runs = self.runs()
         if not runs and not (self.directory / "reference").exists():
             return {}
-        stored = _whole_study(self._study)
+        stored = _read_study_settings(self._study)
         if stored is None:
             if runs:
                 return None
             raise UserError(
-                f"{self._study} is missing or damaged, and without it nobody knows how the "
-                f"reference model beside it was made: restore it, or choose another --out."
+                f"{self._study} is missing or damaged, so the settings of the reference model "
+                "beside it are unknown: restore the file, or choose another --out."
             )
         if "search" in stored:
-            return stored  # a folder of trials, which bind all
+            return stored  # a folder of trials: all settings must match
         return {**stored, "methods": self._bound(stored["methods"])}
 
     def _differences_of_runs(self, settings_of: SettingsOf) -> Iterator[str]:
-        """Compare each run's own settings with those that it would have now."""
+        """Compare the settings of each run with those that it would have now."""
         for run in self.runs():
             old, new = read_json(run.folder(self.directory) / "settings.json"), settings_of(run)
             if new is None:
                 raise UserError(
-                    f"{self._study} is missing or damaged and is made anew by the study that made "
-                    f"the folder, but this one has no {run}: run that study, or choose another "
-                    "--out."
+                    f"{self._study} is missing or damaged. The study that made the folder can "
+                    f"write it again, but this study has no {run}: run that study, or choose "
+                    "another --out."
                 )
             yield from _differences(old["study"], new["study"])
             yield from _differences(old["settings"], new["settings"], f"methods.{run.method}.")
 
     def _bound(self, methods: dict[str, Any]) -> dict[str, Any]:
-        """Return the methods whose settings bind: something was made with them, or is begun."""
-        made = {REFERENCE, *(run.method for run in self.runs())}
+        """Return the methods whose settings must match: those with a run or a checkpoint."""
+        made = {REFERENCE_METHOD, *(run.method for run in self.runs())}
         begun = {path.parent.name for path in self._checkpoints.glob("runs/*/*/seed-*")}
         return {
             name: table
@@ -238,13 +230,16 @@ class Store:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> Iterator[str]:
+    old = renamed_settings(new, old)
     for key in sorted({*old, *new} - (DEVICE_SETTINGS if place else MAY_DIFFER)):
         name, both = f"{place}{key}", key in old and key in new
         if not both and (name in MAY_GROW or place.removesuffix(".") in MAY_GROW):
             continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
             yield from _differences(old[key], new[key], f"{name}.")
-        elif old.get(key) != new.get(key):  # a setting of later that is None is as none at all
+        elif both and key == "method" and are_same_class(old[key], new[key]):
+            continue  # their bases, which are stored too, make the difference
+        elif old.get(key) != new.get(key):  # None equals a setting that did not exist
             there = json.dumps(old[key]) if key in old else "not set"
             here = json.dumps(new[key]) if key in new else "not set"
             yield f"{name}: {there} there, {here} now"
@@ -258,77 +253,10 @@ def _key(settings: Path) -> tuple[str, str, int]:
         raise UserError(f"{settings} does not say which run it is: {advice(settings)}.") from None
 
 
-def whole(file: Path) -> bool:
-    """Tell whether a file is there and can be read, as far as its beginning and end say."""
-    try:
-        if file.suffix == ".json":
-            return isinstance(parse_json(file.read_text(encoding="utf-8")), dict)
-        if file.suffix == ".parquet":
-            polars.read_parquet_schema(file)
-        else:
-            with safetensors.safe_open(file, "pt") as weights:
-                weights.keys()
-    except (FileNotFoundError, ValueError, polars.exceptions.PolarsError,
-            safetensors.SafetensorError):  # fmt: skip
-        return False
-    return True
-
-
-def _whole_study(file: Path) -> dict[str, Any] | None:
-    """Return the settings that all runs of a folder share, None if they cannot be read."""
-    if not whole(file):
+def _read_study_settings(file: Path) -> dict[str, Any] | None:
+    """Return the settings that all runs of a folder share; None if they cannot be read."""
+    if not is_whole(file):
         return None
     stored: dict[str, Any] = read_json(file)
     kinds = {"name": str, "shifts": list, "methods": dict}
     return stored if all(isinstance(stored.get(name), kinds[name]) for name in kinds) else None
-
-
-def to_json(values: Any) -> str:
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot read {path}, it looks damaged ({error}): {advice(path)}."
-        ) from None
-
-
-def read_table(path: Path) -> polars.DataFrame:
-    """Read a table from Parquet; a damaged one is named."""
-    try:
-        return polars.read_parquet(path, glob=False)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"cannot read {path}, it looks damaged ({reason}): {advice(path)}."
-        ) from None
-
-
-def write_table(path: Path, table: polars.DataFrame) -> None:
-    """Write a table as Parquet, whole or not at all."""
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    write_bytes(path, buffer.getvalue())
-
-
-def save_weights(path: Path, model: nn.Module) -> None:
-    """Write a module's weights as safetensors."""
-    weights = {name: weight.detach().cpu().contiguous() for name, weight in _state(model).items()}
-    write_bytes(path, safetensors.torch.save(weights))
-
-
-def load_weights(path: Path, model: nn.Module) -> nn.Module:
-    """Read a module's weights from safetensors into a module of the same shape."""
-    try:
-        model.load_state_dict(safetensors.torch.load(path.read_bytes()))
-    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
-        raise UserError(f"cannot read the weights {path} ({error}): {advice(path)}.") from None
-    return model.eval()
-
-
-def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = model.state_dict()
-    return state

@@ -11,12 +11,13 @@ from pydantic import Field, InstanceOf
 from falconcal.core.distributed import settings_for_torchrun
 from falconcal.core.method import Method, chooses_epoch, innermost_method, with_seed
 from falconcal.core.registry import name_and_settings
-from falconcal.core.settings import Count, as_dict, settings
+from falconcal.core.settings import Count, StrTuple, as_dict, renamed_settings, settings
 from falconcal.core.trust import NOBODY, Trust, trusting
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown_name_error
 from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
 from falconcal.io.parsing import parse_toml
+from falconcal.io.report_roles import read_roles
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.shifts import (
@@ -34,58 +35,78 @@ from falconcal.studies.variants import check_variant, expand_sweeps, without
 
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
-    "note", "outliers", "stored", "examples", "test_examples", "judging_examples", "levels",
-    "variants",
+    "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
+    "variants", "report",
 }  # fmt: skip
-REFERENCE = "dropout"  # the method whose seed 0 model perturbs the validation data
-SMOKE = {"examples": 200, "levels": 2}  # a smoke run, unless the study's table says otherwise
+REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
+SMOKE = {"examples": 200, "levels": 2}  # of a smoke run, where the study has no other values
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
-VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # a folder's too
+VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # also the name of a folder
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
-StrTuple = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 @settings
 class Study:
-    """What to train, on what, and under which shifts to measure it."""
+    """What to train, on which data, and under which shifts to measure it."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    """Name of the study, and of its output folder."""
     title: str = ""
-    note: str = ""  # what a reader of the report must know before any figure
+    """Heading of the report."""
+    note: str = ""
+    """What a reader of the report must know before any number."""
     dataset: Entry
+    """Name of the dataset, or a table of its name and settings."""
     model: Entry
+    """Name of the network, or a table of its name and settings."""
     batch_size: Count = 100
+    """Training examples per step."""
     seeds: Count = 1
-    centre: Centre = "middle"  # of the affine shifts
-    shifts: Annotated[StrTuple, Field(min_length=1)]  # the tested ones
-    selection_shifts: StrTuple = ()  # those that served to choose settings; reported apart
-    outliers: StrTuple = ()  # sets of no known class: datasets, or names of the table
-    stored: str | None = None  # the folder of stored shifts, as ``cifar10_c:fog``
-    examples: Count | None = None  # so many of each part alone, for a quick look
-    test_examples: Count | None = None  # so many of the test data alone, where predictions are dear
-    judging_examples: Count | None = None  # so many of the validation data choose the epoch
-    levels: Count | None = None  # so many of each shift alone, from the first
-    # by the name that results bear: the method's own, or any other beside a setting ``method``
+    """Number of runs per method and variant, with the seeds 0, 1, ..."""
+    centre: Centre = "middle"
+    """Centre of the affine shifts."""
+    shifts: Annotated[StrTuple, Field(min_length=1)]
+    """Shifts that the models are tested under."""
+    selection_shifts: StrTuple = ()
+    """Shifts of the validation data that choose settings and epochs; reported apart."""
+    outliers: StrTuple = ()
+    """Inputs of no known class: names of datasets, or of ``falconcal list outliers``."""
+    stored: str | None = None
+    """Folder of the stored shifts, such as ``cifar10_c:fog``."""
+    examples: Count | None = None
+    """Examples of each part to use, for a quick look; None uses all."""
+    test_examples: Count | None = None
+    """Test examples to use, when prediction is expensive; None uses all."""
+    selection_examples: Count | None = None
+    """Validation examples that choose the epoch; None uses all."""
+    levels: Count | None = None
+    """Levels of each shift to use, from the first; None uses all."""
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
-    # by name what each changes, keys as for --set; the plain one changes nothing
+    """Settings of each method, by its name or by any other name beside a setting ``method``."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
-    search: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what tuning tries, by method
-    tuning: dict[str, Any] = Field(default_factory=dict)  # what a trial of it may cost
-    # whose code it may name: never from a file, nor kept in one; it goes along to other processes
+    """Changes of each variant, with keys as for ``--set``; the plain variant changes nothing."""
+    search: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Values that tuning tries, by method and setting."""
+    tuning: dict[str, Any] = Field(default_factory=dict)
+    """Budget of a trial of tuning."""
+    report: dict[str, Any] = Field(default_factory=dict)
+    """What its methods stand for in the report, as ``ReportRoles`` says; no run depends on it."""
+    # given by the caller, never read from a file or written to one; passed on to other processes
     trust: InstanceOf[Trust] = NOBODY
+    """Packages whose code the study may name."""
 
     def trusting(self, packages: Iterable[str]) -> "Study":
-        """Return the study, which may name code of these packages: ``package.module:Name``."""
+        """Return a study that may name code of these packages: ``package.module:Name``."""
         return replace(self, trust=trusting(packages))
 
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
-        values = self._written_out({"method": name, **self.methods[name]}, (name,))
+        values = self._with_base_tables({"method": name, **self.methods[name]}, (name,))
         _check_seedless(values, f"methods.{name}")
         return with_seed(make_method(values, self.trust), seed)
 
     def variant(self, name: str) -> "Study":
-        """Return the study as a variant of it has it, which has no variants itself."""
+        """Return the study with the changes of a variant; it has no variants itself."""
         if name == DEFAULT_VARIANT:
             return replace(self, variants={})
         values = {field: getattr(self, field) for field in self.__dataclass_fields__}
@@ -95,36 +116,36 @@ class Study:
         return Study(**values)
 
     def differs(self, other: "Study", method: str) -> bool:
-        """Return whether a method would be trained otherwise in another variant."""
+        """Return whether a method would be trained differently in another variant."""
         return (
             self.method(method) != other.method(method)
             or (self.model, self.batch_size) != (other.model, other.batch_size)
         )  # fmt: skip
 
     def all_shifts(self) -> list[AnyShift]:
-        return self.ladders((*self.shifts, *self.selection_shifts))
+        return self.find_shifts((*self.shifts, *self.selection_shifts))
 
-    def ladders(self, names: Iterable[str]) -> list[AnyShift]:
-        """Return shifts by name, made here or stored by others."""
+    def find_shifts(self, names: Iterable[str]) -> list[AnyShift]:
+        """Return shifts by name, computed or stored."""
         found = (find_shift(name, self.centre, self.stored, self.trust) for name in names)
-        # shifted data on disk has the levels that it has
+        # stored shifts have the levels that are on disk
         return [self._cut(one) if isinstance(one, Shift) else one for one in found]
 
-    def found(self, names: Iterable[str]) -> list[Shift]:
-        """Return shifts that are made here by name, with the centre and the levels of the study."""
+    def find_computed(self, names: Iterable[str]) -> list[Shift]:
+        """Return computed shifts by name, with the centre and the levels of the study."""
         return [self._cut(find_computed_shift(name, self.centre, self.trust)) for name in names]
 
     def _cut(self, shift: Shift) -> Shift:
         if self.levels is None:
             return shift
-        return replace(shift, strengths=shift.strengths[: self.levels + 1])  # 0 is the clean one
+        return replace(shift, strengths=shift.strengths[: self.levels + 1])  # level 0 is clean
 
     def all_outliers(self) -> list[Outliers]:
         found = [find_outliers(name, self.trust) for name in self.outliers]
         return found if self.examples is None else [one.first(self.examples) for one in found]
 
     def resolved(self) -> dict[str, Any]:
-        """Return the study as plain data, every method with all its settings, defaults too."""
+        """Return the study as plain data, each method with all its settings, defaults too."""
         values = {
             name: value
             for name, value in as_dict(replace(self, trust=NOBODY)).items()
@@ -138,29 +159,31 @@ class Study:
             del values["method"]  # it is the name
         return values
 
-    def _written_out(self, values: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-        """Return settings in which every base is a table, also one given by name."""
+    def _with_base_tables(self, values: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return settings in which every base is a table, also where it was given by name."""
         base = values.get("base")
         if isinstance(base, str):
             if base in inside:
-                raise UsageError(f"methods.{base}: its base leads back to itself.")
+                raise UsageError(
+                    f"methods.{base}: its base leads back to itself: name another base."
+                )
             if base not in self.methods:
                 raise unknown_name_error(f"base of methods.{inside[-1]}", base, self.methods)
             inside, base = (*inside, base), {"method": base, **self.methods[base]}
         if not isinstance(base, dict):
             return values
-        return {**values, "base": self._written_out(base, inside)}
+        return {**values, "base": self._with_base_tables(base, inside)}
 
 
 KNOWN = [
     name
     for name in Study.__dataclass_fields__
-    if name not in ("methods", "variants", "trust", *TUNING)
+    if name not in ("methods", "variants", "report", "trust", *TUNING)
 ]
 
 
 def with_devices(study: Study, where: Mapping[str, Any]) -> Study:
-    """Return the study with every training where it is asked for: devices, precision and such."""
+    """Return the study with settings such as devices or precision in every method that trains."""
     where = settings_for_torchrun(
         {name: value for name, value in where.items() if value is not None}
     )
@@ -187,35 +210,36 @@ def read_study(
 ) -> Study:
     """Return a study from TOML text with ``key=value`` changes, every name in it checked.
 
-    ``settings`` is a file as tuning writes it; what it says of methods stands before the study's.
+    ``settings`` is a file that tuning wrote; its settings of methods replace the study's own.
     ``smoke`` makes the study small, by its table of that name. ``trust_code`` are the packages
-    whose code the files may name; the names in ``changes`` are the caller's own.
+    whose code the files may name; names in ``changes`` come from the caller and are trusted.
     """
     trust = trusting(trust_code)
-    values = _parsed(text, source)
+    values = _parse(text, source)
     small = values.pop("smoke", {})
     if not isinstance(small, dict):
         raise UsageError(f"{source}: expected a table [smoke] of changes, got {small!r}.")
     expand_sweeps(values, source)
     if settings is not None:
-        _take_over(values, settings)
+        _apply_settings(values, settings)
     if smoke:
         _make_small(values, small, source)
     for key, value in map(parse_override, changes):
         set_value(values, key, value, KNOWN, "--set")
         trust = trust.typed(value)
-    study = replace(_made(values, source), trust=trust)
+    study = replace(_make_study(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     _check_model(study)
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
+    read_roles(study.report, study.methods)
     return study
 
 
-def _made(values: dict[str, Any], source: str) -> Study:
+def _make_study(values: dict[str, Any], source: str) -> Study:
     try:
-        return Study(**values)
+        return Study(**renamed_settings(Study.__dataclass_fields__, values))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
 
@@ -228,26 +252,26 @@ def read_study_file(
     trust_code: Iterable[str] = (),
 ) -> Study:
     """Return a study from a TOML file, as ``read_study`` does."""
-    return read_study(_text(path, "study"), str(path), changes, settings, smoke, trust_code)
+    return read_study(_read_text(path, "study"), str(path), changes, settings, smoke, trust_code)
 
 
-def _text(path: Path, kind: str) -> str:
+def _read_text(path: Path, kind: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {kind} {path}: {error}.") from None
 
 
-def _parsed(text: str, source: str) -> dict[str, Any]:
+def _parse(text: str, source: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except ValueError as error:
         raise UsageError(f"{source} is not valid TOML: {error}.") from None
 
 
-def _take_over(values: dict[str, Any], path: Path) -> None:
-    """Put the settings of methods that a file states in the place of the study's own."""
-    stated = _parsed(_text(path, "settings"), str(path))
+def _apply_settings(values: dict[str, Any], path: Path) -> None:
+    """Replace the settings of methods by those of a file."""
+    stated = _parse(_read_text(path, "settings"), str(path))
     tables = stated.get("methods")
     if set(stated) != {"methods"} or not isinstance(tables, dict):
         raise UsageError(
@@ -259,36 +283,36 @@ def _take_over(values: dict[str, Any], path: Path) -> None:
 
 
 def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> None:
-    """Train every method for one epoch, and change what the table for smoke runs says."""
+    """Train every method for one epoch, and apply the study's table ``[smoke]``."""
     values["title"] = f"Smoke run, no result: {values.get('title', '')}"
     methods = values.get("methods")
     for name, table in methods.items() if isinstance(methods, dict) else ():
-        _shorten(table, name)
+        _one_epoch(table, name)
     for key, value in {**SMOKE, **small}.items():
         set_value(values, key, value, KNOWN, f"{source}: [smoke]")
     if "variants" in values:
         values["variants"] = without(values["variants"], small)
 
 
-def _shorten(table: Any, name: Any) -> None:
-    """Give a method one epoch, and so the base inside it; what is no method is refused later."""
+def _one_epoch(table: Any, name: Any) -> None:
+    """Give a method and its base one epoch; anything that is not a method is refused later."""
     if not isinstance(table, dict):
         return
     kind = METHODS.get(str(table.get("method", name)))
     if "epochs" in getattr(kind, "__dataclass_fields__", ()):
         table["epochs"] = 1
-    _shorten(table.get("base"), None)
+    _one_epoch(table.get("base"), None)
 
 
-def _check_seedless(values: dict[str, Any], place: str) -> None:
+def _check_seedless(values: dict[str, Any], where: str) -> None:
     if "seed" in values:
-        raise UsageError(f"{place}: seed is set by the run; use --seeds.")
+        raise UsageError(f"{where}: seed is set by the run; use --seeds.")
     if isinstance(values.get("base"), dict):
-        _check_seedless(values["base"], f"{place}.base")
+        _check_seedless(values["base"], f"{where}.base")
 
 
 def _seedless(values: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without the seeds, which are the run's, in any base too."""
+    """Return settings without seeds, which each run sets, also in the base."""
     return {
         name: _seedless(value) if name == "base" and value is not None else value
         for name, value in values.items()
@@ -322,13 +346,13 @@ def _check_shifts(study: Study) -> None:
     for shift in study.all_shifts():
         if isinstance(shift, StoredShift) and shift.name in study.selection_shifts:
             raise UsageError(
-                f"shift {shift.name!r} is made of test images, so no settings can be chosen on it."
+                f"shift {shift.name!r} is made of test images, so no settings can be chosen by it."
             )
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
-                f"shift {name!r} is named twice; a shift is either tested or served to choose "
-                "settings, and counts once."
+                f"shift {name!r} is named twice: a shift is either tested or used to choose "
+                "settings, name it once."
             )
 
 
@@ -337,16 +361,18 @@ def _check_methods(study: Study) -> None:
     check_names("method", study.methods)
     for name in study.methods:
         if name in METHODS and study.methods[name].get("method", name) != name:
-            raise UsageError(f"methods.{name} is the name of another method: choose a free one.")
+            raise UsageError(
+                f"methods.{name}: {name} is the name of another method: choose another name."
+            )
         trained = innermost_method(study.method(name))
         if hasattr(trained, "base"):
             raise UsageError(
-                f'methods.{name}: expected base = "METHOD", a method of the study that trains '
-                "what is calibrated, or a table base of its own; without it an untrained network "
+                f'methods.{name}: expected base = "METHOD", a method of the study whose model is '
+                "calibrated, or a table base of its own; without it an untrained network "
                 "would be calibrated."
             )
-        if chooses_epoch(trained) and REFERENCE not in study.methods:
+        if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
             raise UsageError(
-                f'methods.{name}: keep = "best" or patience needs the method {REFERENCE} in the '
-                "study, whose model perturbs the validation data."
+                f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '
+                "in the study: its model perturbs the validation data."
             )

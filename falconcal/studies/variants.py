@@ -1,7 +1,7 @@
-"""Variants of a study as its file states them: tables of changes, and sweeps of one setting.
+"""Variants of a study: tables of changes, and sweeps over the values of one setting.
 
 ``[variants.NAME]`` holds changes with keys as for ``--set``; ``[sweeps]`` holds keys with lists of
-values, and each value is a variant of its own. What is measured is the same in all variants.
+values, one variant per value. All variants are measured on the same data and shifts.
 """
 
 import re
@@ -19,7 +19,7 @@ Variants = dict[str, dict[str, Any]]
 
 
 def expand_sweeps(values: Values, source: str) -> None:
-    """Put a variant for each value of each sweep behind those that stand as tables."""
+    """Replace sweeps by one variant per value, after the variants that are tables."""
     variants = _table(values.pop("variants", {}), f"{source}: [variants]")
     sweeps = _table(values.pop("sweeps", {}), f"{source}: [sweeps]")
     written = {
@@ -28,14 +28,14 @@ def expand_sweeps(values: Values, source: str) -> None:
     }
     for name, changes in _swept(_flat(sweeps), source):
         if name in written:
-            raise UsageError(f"{source}: two variants are called {name!r}; name them otherwise.")
+            raise UsageError(f"{source}: two variants are called {name!r}: rename one.")
         written[name] = changes
     if written:
         values["variants"] = written
 
 
 def check_variant(name: str, changes: dict[str, Any], methods: Collection[str]) -> None:
-    """Refuse a variant that takes the plain one's name, or changes what all are measured on."""
+    """Refuse a variant with a reserved name, or that changes what all are measured on."""
     if name in TAKEN:
         raise UsageError(f"variants.{name} is {TAKEN[name]}: choose another name.")
     for key in changes:
@@ -47,7 +47,7 @@ def check_variant(name: str, changes: dict[str, Any], methods: Collection[str]) 
 
 
 def without(variants: Variants, keys: Collection[str]) -> Variants:
-    """Return variants that leave alone what a smoke run makes small: these keys, and all epochs."""
+    """Return variants without these keys and without epochs, which a smoke run makes small."""
     small = {_normal(key) for key in keys}
     return {
         name: {
@@ -60,7 +60,7 @@ def without(variants: Variants, keys: Collection[str]) -> Variants:
 
 
 def _swept(sweeps: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the variants of all sweeps, named after the setting, where two share it by the key."""
+    """Yield the variants of all sweeps, named by setting, or by key where two share a setting."""
     settings = Counter(key.rpartition(".")[2] for key in sweeps)
     for key, values in sweeps.items():
         if not isinstance(values, list) or not values:
@@ -74,7 +74,7 @@ def _swept(sweeps: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str,
 
 
 def _readable(value: Any) -> str:
-    """Return a value for a name that is a folder's too."""
+    """Return a value as part of a name that is also the name of a folder."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def _readable(value: Any) -> str:
 
 
 def _flat(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a table by whole keys: without quotes TOML reads ``falcon.share`` as two tables."""
+    """Return a table with whole keys: TOML reads an unquoted ``falcon.share`` as two tables."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict) and "." not in key and key not in VARIANT_KEYS:
@@ -97,9 +97,9 @@ def _normal(key: str) -> str:
     return key.strip().removeprefix("methods.")
 
 
-def _table(found: Any, place: str) -> dict[str, Any]:
+def _table(found: Any, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise UsageError(f"{place}: expected a table, got {found!r}.")
+        raise UsageError(f"{where}: expected a table, got {found!r}.")
     return found
 
 

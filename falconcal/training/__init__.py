@@ -2,36 +2,25 @@
 
 from falconcal.errors import CollapseWarning
 from falconcal.training.checkpoints import checkpointing
-from falconcal.training.context import StatedBounds, bounds_of, set_dropout
 from falconcal.training.history import EpochRecord, History, on_epoch
-from falconcal.training.loop import TrainingMethod, fit_objectives, make_fabric
-from falconcal.training.objectives import (
-    AuxiliaryNetwork,
-    Objective,
-    Step,
-    TrainingProcesses,
-    annealed,
-    run_steps,
-    unseen_statistics,
-)
+from falconcal.training.losses import calibration_loss, predictive_entropy_loss
+from falconcal.training.objectives import Objective, adam, annealed, clean_terms, l2_terms
+from falconcal.training.step import Step
+from falconcal.training.training_method import TrainingMethod
 
 __all__ = [
-    "AuxiliaryNetwork",
     "CollapseWarning",
     "EpochRecord",
     "History",
     "Objective",
-    "StatedBounds",
     "Step",
     "TrainingMethod",
-    "TrainingProcesses",
+    "adam",
     "annealed",
-    "bounds_of",
+    "calibration_loss",
     "checkpointing",
-    "fit_objectives",
-    "make_fabric",
+    "clean_terms",
+    "l2_terms",
     "on_epoch",
-    "run_steps",
-    "set_dropout",
-    "unseen_statistics",
+    "predictive_entropy_loss",
 ]

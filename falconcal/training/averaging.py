@@ -1,6 +1,6 @@
-"""A running mean of a model's weights, which is then what is judged, kept and returned.
+"""A running mean of a model's weights, which is then what is checked, kept and returned.
 
-Steps of training throw weights to and fro; their mean lies in the middle. Polyak & Juditsky,
+Steps of training move weights back and forth; their mean lies in the middle. Polyak & Juditsky,
 "Acceleration of Stochastic Approximation by Averaging", SIAM J. Control Optim. 30, 1992. Running
 statistics of batch norm are averaged with the weights.
 """
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 
+# torch.optim.swa_utils.AveragedModel copies the module itself, which fails for networks that hold
+# tensors computed from their weights (spectral norm after a pass); a mean of the state does not
 class Average:
     """The mean of a model's state over its steps, each earlier one counting less by ``decay``."""
 
@@ -20,9 +22,9 @@ class Average:
         self.state = {name: value.clone() for name, value in _state(model).items()}
 
     def update(self) -> None:
-        """Take in the model as it is after a step."""
+        """Add the model as it is after a step to the mean."""
         self.steps += 1
-        # at first the mean of all steps: what the weights were before training must not linger
+        # at first the plain mean of all steps, without the weights from before training
         decay = min(self.decay, (self.steps - 1) / self.steps)
         for name, value in _state(self.model).items():
             if value.is_floating_point():
@@ -32,7 +34,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model be the mean inside; after, training goes on from where it was."""
+        """Give the model the mean inside the ``with``, and its own weights back after it."""
         self._exchange()
         try:
             yield
@@ -42,12 +44,14 @@ class Average:
     @torch.no_grad()
     def _exchange(self) -> None:
         state = _state(self.model)
-        own = {name: value.clone() for name, value in state.items()}  # before any: some are tied
+        own = {
+            name: value.clone() for name, value in state.items()
+        }  # all before any is set: some are tied
         for name, value in state.items():
             value.copy_(self.state[name])
         self.state = own
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
-    """Return weights and buffers themselves, without a history of gradients."""
+    """Return weights and buffers, not copies, detached from gradients."""
     return {name: value.detach() for name, value in model.state_dict().items()}

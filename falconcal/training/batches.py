@@ -1,20 +1,22 @@
-"""Batches as training takes them: grouped into steps, and shared out among processes."""
+"""Batches as training takes them: grouped into steps, divided among processes, counted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 
+import torch
 from lightning_fabric import Fabric
 from torch import Generator, Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
-from falconcal.core.batch import checked_batches
+from falconcal.core.batch import check_reiterable, checked_batches
 from falconcal.data import Batches
+from falconcal.data.part import TensorBatches
 
-Pair = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, Tensor]  # inputs (N, ...) and labels (N,)
 
 
-def accumulation_groups(batches: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+def accumulation_groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
     """Yield lists of batches that make one step together; the last may be shorter."""
-    group: list[Pair] = []
+    group: list[Batch] = []
     for batch in batches:
         group.append(batch)
         if len(group) == size:
@@ -25,7 +27,7 @@ def accumulation_groups(batches: Iterable[Pair], size: int) -> Iterator[list[Pai
 
 
 def batches_of_process(batches: Batches, fabric: Fabric) -> Batches:
-    """Return what this process walks through.
+    """Return the batches that this process iterates over.
 
     A DataLoader gives every process batches of its own, so that no example is loaded twice and the
     global batch is that many times larger. Of any other batches each process takes its part: the
@@ -45,8 +47,26 @@ def own_generators(batches: Batches) -> tuple[Generator, ...]:
     return tuple({id(one): one for one in found if isinstance(one, Generator)}.values())
 
 
+def count_examples(train: Batches) -> int:
+    """Return the number of examples of an epoch, over all processes.
+
+    Batches that do not know their number of examples are iterated over once.
+    """
+    if isinstance(train, TensorBatches):
+        return len(train.examples)
+    if isinstance(train, DataLoader):
+        # with a batch sampler of the user's own, torch keeps an unused sampler of all examples
+        sampler = getattr(train.batch_sampler, "sampler", None)
+        chosen = sampler.dataset if isinstance(sampler, DistributedSampler) else sampler
+        if isinstance(chosen, Sized):
+            return len(chosen)
+    with torch.random.fork_rng():
+        check_reiterable(train, "training")
+        return sum(len(labels) for _, labels in checked_batches(train))
+
+
 class BatchSlices:
-    """One process's part of every batch; a batch too small to share is left out by all."""
+    """One process's part of every batch; all processes skip a batch that is too small to divide."""
 
     def __init__(self, batches: Batches, part: int, parts: int) -> None:
         self.whole, self.part, self.parts = batches, part, parts
@@ -55,7 +75,7 @@ class BatchSlices:
         if hasattr(self.whole, "set_epoch"):
             self.whole.set_epoch(epoch)
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Batch]:
         for inputs, labels in checked_batches(self.whole):
             if len(inputs) >= self.parts:
                 mine = (tensor.tensor_split(self.parts)[self.part] for tensor in (inputs, labels))

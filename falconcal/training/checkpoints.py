@@ -1,7 +1,7 @@
-"""Checkpoints: a training that is killed goes on where it stood, and ends as if undisturbed.
+"""Checkpoints: a training that is killed goes on where it stopped, and ends as if undisturbed.
 
-One file a training, safetensors with metadata as JSON in its head, replaced in one move: it is
-there whole or it is the one before. On CPUs with one process the final weights are the same to the
+One file per training, safetensors with metadata as JSON in its head, replaced in one move: it is
+either complete or the one before. On CPUs with one process the final weights are the same to the
 bit.
 """
 
@@ -17,31 +17,30 @@ from typing import Any
 import pydantic
 import torch
 from pydantic import NonNegativeInt
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-from falconcal.core.settings import Count, settings
+from falconcal.core.settings import Count, renamed_settings, settings
 from falconcal.errors import UserError
 from falconcal.io.atomic import as_path
 from falconcal.io.tensors import read_tensors, write_tensors
-from falconcal.training.averaging import Average
-from falconcal.training.context import lay_out_state
 from falconcal.training.history import EpochRecord
+from falconcal.training.model_setup import match_weight_layout
 from falconcal.training.selection import Candidate, CriterionResult, EpochSelector
 from falconcal.training.state import (
     RandomState,
-    TrainingPosition,
+    TrainingState,
     random_state,
     set_random_state,
 )
 
-FORMAT = 1
+CHECKPOINT_FORMAT = 1
 SEVERAL = ("cuda", "sources")  # random states of which there may be any number
 
 
 @settings
-class PlaceFacts:
-    """How far a training is, as a checkpoint says it."""
+class StoredPosition:
+    """How far a training is, as a checkpoint holds it."""
 
     epoch: Count
     steps: NonNegativeInt
@@ -51,12 +50,12 @@ class PlaceFacts:
 
 
 RECORDS = pydantic.TypeAdapter(list[EpochRecord])
-JUDGEMENT = pydantic.TypeAdapter(CriterionResult)
+CRITERION_RESULT = pydantic.TypeAdapter(CriterionResult)
 
 
 @dataclass
 class Checkpoint:
-    """The file of one training, and when it is due."""
+    """The file of one training, and when it is next written."""
 
     file: Path
     every_epochs: int = 1
@@ -88,7 +87,29 @@ def checkpointing(
 ) -> Iterator[None]:
     """Write checkpoints of what is trained inside the ``with``, and go on from those that exist.
 
-    Trainings are numbered in their order, so the members of an ensemble each have their own.
+    Trainings are numbered in their order, so the members of an ensemble each have a file of their
+    own. A training that is complete is not repeated: its records are given again.
+
+    Args:
+        folder: Where the files are written; it is made if it does not exist.
+        every_epochs: A checkpoint is written after this many epochs, and after the last.
+        every_minutes: And after a step when this many minutes have passed; None waits for epochs.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        UserError: If an interval is too small; inside, if a file is damaged or belongs to a
+            training with other settings.
+
+    Example:
+        >>> import tempfile
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = falconcal.make_model("mlp", data)
+        >>> with tempfile.TemporaryDirectory() as folder, falconcal.checkpointing(folder):
+        ...     model = method.fit(model, data.train.batches(100), data.validation.batches())
     """
     folder = as_path(folder)
     if every_epochs < 1 or (every_minutes is not None and every_minutes < 0):
@@ -113,120 +134,100 @@ def next_checkpoint() -> Checkpoint | None:
     return Checkpoint(file, folder.every_epochs, folder.every_minutes)
 
 
-@dataclass
-class Trained:
-    """All that changes while a model is trained."""
-
-    model: nn.Module
-    optimizers: list[Optimizer]
-    keeper: EpochSelector | None
-    records: list[EpochRecord]
-    auxiliary: dict[str, nn.Module]  # trained beside the model
-    identity: dict[str, Any]  # settings and shapes: what a checkpoint must agree with
-    average: Average | None = None  # of its weights
-
-
-def save_checkpoint(checkpoint: Checkpoint, trained: Trained, place: TrainingPosition) -> None:
+def save_checkpoint(checkpoint: Checkpoint, identity: dict[str, Any], state: TrainingState) -> None:
+    """Write the state; ``identity`` is what the training that goes on from it must agree with."""
     tensors: dict[str, Tensor] = {}
-    metadata: dict[str, Any] = {"format": FORMAT, "identity": trained.identity}
-    metadata["records"] = [asdict(record) for record in trained.records]
-    metadata["place"] = _place_metadata(place, tensors)
-    metadata["optimizers"] = _optimizer_metadata(trained.optimizers, tensors)
-    metadata["keeper"] = _keeper_metadata(trained.keeper, tensors)
-    tensors.update(_prefixed("model", trained.model.state_dict()))
-    for name, companion in trained.auxiliary.items():
-        tensors.update(_prefixed(f"companion/{name}", companion.state_dict()))
-    if trained.average is not None:
-        metadata["averaged"] = trained.average.steps
-        tensors.update(_prefixed("average", trained.average.state))
+    metadata: dict[str, Any] = {"format": CHECKPOINT_FORMAT, "identity": identity}
+    metadata["records"] = [asdict(record) for record in state.records]
+    metadata["place"] = _position_metadata(state, tensors)
+    metadata["optimizers"] = _optimizer_metadata(state.optimizers, tensors)
+    metadata["keeper"] = _selector_metadata(state.selector, tensors)
+    tensors.update(_prefixed("model", state.model.state_dict()))
+    for name, network in state.auxiliary.items():
+        tensors.update(_prefixed(f"companion/{name}", network.state_dict()))
+    if state.average is not None:
+        metadata["averaged"] = state.average.steps
+        tensors.update(_prefixed("average", state.average.state))
     write_tensors(checkpoint.file, tensors, metadata)
     checkpoint.written = time.monotonic()
 
 
-def load_checkpoint(checkpoint: Checkpoint, trained: Trained) -> TrainingPosition | None:
-    """Bring all to where the checkpoint stood and return the place, or None without one."""
+def load_checkpoint(checkpoint: Checkpoint, identity: dict[str, Any], state: TrainingState) -> None:
+    """Bring the state to where the checkpoint was written; without a file nothing changes."""
     if not checkpoint.file.exists():
-        return None
+        return
     tensors, metadata = read_tensors(checkpoint.file)
-    _check_identity(checkpoint.file, metadata, trained.identity)
+    _check_identity(checkpoint.file, metadata, identity)
     with _damage_named(checkpoint.file):
-        return _restored(metadata, tensors, trained)
+        _restore(metadata, tensors, state)
 
 
 @contextmanager
 def _damage_named(file: Path) -> Iterator[None]:
-    """Turn what a checkpoint that is not whole makes of the loading into our words."""
+    """Turn errors of loading an incomplete checkpoint into one that names the file."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
         reason = str(e).partition("\n")[0]
         raise UserError(
-            f"cannot go on from the checkpoint {file}, it looks damaged ({type(e).__name__}: "
+            f"cannot resume from the checkpoint {file}, it looks damaged ({type(e).__name__}: "
             f"{reason}): delete it to train from the start."
         ) from None
 
 
-def _restored(
-    metadata: dict[str, Any], tensors: dict[str, Tensor], trained: Trained
-) -> TrainingPosition:
-    trained.model.load_state_dict(_under("model", tensors))
-    for name, companion in trained.auxiliary.items():
-        companion.load_state_dict(_under(f"companion/{name}", tensors))
-    if trained.average is not None:
-        trained.average.steps = metadata["averaged"]
+def _restore(metadata: dict[str, Any], tensors: dict[str, Tensor], state: TrainingState) -> None:
+    state.model.load_state_dict(_under("model", tensors))
+    for name, network in state.auxiliary.items():
+        network.load_state_dict(_under(f"companion/{name}", tensors))
+    if state.average is not None:
+        state.average.steps = metadata["averaged"]
         for name, value in _under("average", tensors).items():
-            trained.average.state[name].copy_(value)
-    for number, optimizer in enumerate(trained.optimizers):
+            state.average.state[name].copy_(value)
+    for number, optimizer in enumerate(state.optimizers):
         _restore_optimizer(optimizer, metadata["optimizers"][number], number, tensors)
-    if trained.keeper is not None:
-        _restore_keeper(trained.keeper, metadata["keeper"], tensors)
-    trained.records[:] = RECORDS.validate_python(metadata["records"])
-    place = _restored_place(PlaceFacts(**metadata["place"]), tensors)
-    _check_place(place, len(trained.records))
-    return place
+    if state.selector is not None:
+        _restore_selector(state.selector, metadata["keeper"], tensors)
+    state.records[:] = RECORDS.validate_python(metadata["records"])
+    _restore_position(state, StoredPosition(**metadata["place"]), tensors)
+    _check_position(state)
 
 
-def _check_place(place: TrainingPosition, done: int) -> None:
-    """Refuse a place that does not follow the records, or random states that cannot be set."""
-    if place.epoch != done + 1 or place.sums.keys() != place.counts.keys():
-        raise ValueError(f"epoch {place.epoch} after {done} records")
+def _check_position(state: TrainingState) -> None:
+    """Refuse an epoch that does not follow the records, or random states that cannot be set."""
+    done = len(state.records)
+    if state.epoch != done + 1 or state.sums.keys() != state.counts.keys():
+        raise ValueError(f"epoch {state.epoch} after {done} records")
     before = random_state()
     try:
-        for state in filter(None, (place.start, place.resumed)):
-            set_random_state(state, tuple(torch.Generator() for _ in state["sources"]))
+        for kept in filter(None, (state.start, state.resumed)):
+            set_random_state(kept, tuple(torch.Generator() for _ in kept["sources"]))
     finally:
         set_random_state(before)
 
 
-def _place_metadata(place: TrainingPosition, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    tensors.update(_prefixed("sum", place.sums))
-    states = {"start": place.start, "now": random_state(place.sources)}
+def _position_metadata(state: TrainingState, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    tensors.update(_prefixed("sum", state.sums))
+    states = {"start": state.start, "now": random_state(state.generators)}
     return {
-        "epoch": place.epoch,
-        "steps": place.steps,
-        "batches": place.batches,
-        "counts": place.counts,
+        "epoch": state.epoch,
+        "steps": state.steps,
+        "batches": state.batches,
+        "counts": state.counts,
         "random": {
-            name: _random_metadata(name, state, tensors)
-            for name, state in states.items()
-            if state is not None
+            name: _random_metadata(name, one, tensors)
+            for name, one in states.items()
+            if one is not None
         },
     }
 
 
-def _restored_place(metadata: PlaceFacts, tensors: dict[str, Tensor]) -> TrainingPosition:
-    place = TrainingPosition(metadata.epoch)
-    place.steps, place.batches, place.counts = (
-        metadata.steps,
-        metadata.batches,
-        dict(metadata.counts),
-    )
-    place.sums = _under("sum", tensors)
-    states = {
-        name: _restored_random(name, state, tensors) for name, state in metadata.random.items()
-    }
-    place.start, place.resumed = states.get("start"), states["now"]
-    return place
+def _restore_position(
+    state: TrainingState, stored: StoredPosition, tensors: dict[str, Tensor]
+) -> None:
+    state.epoch, state.steps, state.batches = stored.epoch, stored.steps, stored.batches
+    state.counts, state.sums = dict(stored.counts), _under("sum", tensors)
+    states = {name: _restored_random(name, one, tensors) for name, one in stored.random.items()}
+    state.start, state.resumed = states.get("start"), states["now"]
 
 
 def _random_metadata(name: str, state: RandomState, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -276,7 +277,7 @@ def _restore_optimizer(
         _check_state(weights[int(weight)], tensor)
         state.setdefault(int(weight), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": metadata["groups"]})
-    lay_out_state(optimizer)
+    match_weight_layout(optimizer)
 
 
 def _check_groups(own: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
@@ -296,26 +297,28 @@ def _check_state(weight: Tensor, tensor: Tensor) -> None:
         raise ValueError(f"a state of shape {tuple(tensor.shape)} for {tuple(weight.shape)}")
 
 
-def _keeper_metadata(keeper: EpochSelector | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    if keeper is None:
+def _selector_metadata(
+    selector: EpochSelector | None, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    if selector is None:
         return {}
-    for number, candidate in enumerate(keeper.candidates):
+    for number, candidate in enumerate(selector.candidates):
         tensors.update(_prefixed(f"candidate/{number}", candidate.weights))
     held = [
-        {"epoch": candidate.epoch, "judgement": asdict(candidate.judgement)}
-        for candidate in keeper.candidates
+        {"epoch": candidate.epoch, "judgement": asdict(candidate.result)}
+        for candidate in selector.candidates
     ]
-    return {"required": keeper.required, "candidates": held}
+    return {"required": selector.required, "candidates": held}
 
 
-def _restore_keeper(
-    keeper: EpochSelector, metadata: dict[str, Any], tensors: dict[str, Tensor]
+def _restore_selector(
+    selector: EpochSelector, metadata: dict[str, Any], tensors: dict[str, Tensor]
 ) -> None:
-    keeper.required = float(metadata["required"])
-    keeper.candidates = [
+    selector.required = float(metadata["required"])
+    selector.candidates = [
         Candidate(
             int(held["epoch"]),
-            JUDGEMENT.validate_python(held["judgement"]),
+            CRITERION_RESULT.validate_python(held["judgement"]),
             _under(f"candidate/{number}", tensors),
         )
         for number, held in enumerate(metadata["candidates"])
@@ -323,34 +326,39 @@ def _restore_keeper(
 
 
 def _check_identity(file: Path, metadata: dict[str, Any], expected: dict[str, Any]) -> None:
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") != CHECKPOINT_FORMAT:
         raise UserError(
-            f"expected a checkpoint of format {FORMAT}, got {metadata.get('format')} in {file}: it "
-            "is of another version of falconcal; delete it to train from the start."
+            f"expected a checkpoint of format {CHECKPOINT_FORMAT}, got {metadata.get('format')} in "
+            f"{file}, which another version of falconcal wrote: delete it to train from the start."
         )
     expected = json.loads(json.dumps(expected))
     found = metadata.get("identity")
     if not isinstance(found, dict):
-        raise UserError(f"{file} does not say of which training it is: delete it to start anew.")
+        raise UserError(
+            f"{file} does not say which training it belongs to: delete it to train from the start."
+        )
+    if isinstance(found.get("settings"), dict):
+        known = expected["settings"]
+        found = {**found, "settings": renamed_settings(known, found["settings"])}
     for name in sorted({*expected, *found}):
         was, now = _stated(found.get(name)), _stated(expected.get(name))
         if was != now:
             was, now = _where_they_differ(was, now)
             raise UserError(
-                f"the checkpoint {file} is of another training: {name} was {was!r}, "
-                f"now {now!r}. Choose another folder, or delete it to start anew."
+                f"the checkpoint {file} belongs to another training: {name} was {was!r}, "
+                f"now {now!r}. Choose another folder, or delete it to train from the start."
             )
 
 
 def _stated(value: Any) -> Any:
-    """Return a table without what is None: a setting of a later version is not in an older one."""
+    """Return a table without values of None: older versions do not have every later setting."""
     if not isinstance(value, dict):
         return value
     return {name: one for name, one in value.items() if one is not None}
 
 
 def _where_they_differ(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values, of tables only the entries that differ: a network has many weights."""
+    """Return two values; of tables only the entries that differ, since networks have many."""
     if not (isinstance(first, dict) and isinstance(second, dict)):
         return first, second
     names = [name for name in {**first, **second} if first.get(name) != second.get(name)]

@@ -1,4 +1,4 @@
-"""A word of warning where training ended with a model that knows nothing."""
+"""A warning when training ended with a model that knows nothing."""
 
 import warnings
 
@@ -8,9 +8,9 @@ from falconcal.metrics.predictions import Predictions
 
 
 def warn_if_collapsed(predictions: Predictions) -> None:
-    """Say so when a trained model does no better than always giving the commonest class."""
+    """Warn when a trained model is no better than always predicting the most common class."""
     if (predictions.labels < 0).any():
-        return  # nothing is known of some of them
+        return  # the accuracy is not known
     chance = int(predictions.labels.bincount().max()) / len(predictions)
     if accuracy(predictions) > chance + 0.05 or chance > 0.9:
         return

@@ -1,57 +1,87 @@
-"""What is done to a model and to its batches before a step."""
+"""What a training is made of: the task as it was given, and the context made of it once.
 
-from typing import Literal
+Nothing in either changes while the model is trained; what does is in ``state.py``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from falconcal.core.batch import check_batches
-from falconcal.core.module_state import channels_last, check_module
-from falconcal.core.randomness import combined_seed
+from falconcal.core.batch import check_batches, check_reiterable, checked_batches
+from falconcal.core.module_state import check_module, submodules_in_eval, to_weights_dtype
+from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
+from falconcal.core.randomness import seeded_random
+from falconcal.core.settings import as_dict
 from falconcal.data import Batches, Bounds
-from falconcal.data.input_checks import check_inputs
 from falconcal.errors import UserError
-from falconcal.models.sampling import DROPOUTS
+from falconcal.training.batches import batches_of_process, count_examples
+from falconcal.training.checkpoints import Checkpoint
+from falconcal.training.common_settings import TrainingSettings
+from falconcal.training.model_setup import set_dropout, weights_to_channels_last
+from falconcal.training.objectives import Objective
+from falconcal.training.precision import as_precise
+from falconcal.training.step import (
+    AuxiliaryNetwork,
+    StatedBounds,
+    StepContext,
+    TrainingProcesses,
+    bounds_of,
+)
 
-StatedBounds = Bounds | Literal["data"] | None
-
-
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Give every dropout layer of the model this probability."""
-    layers = [layer for layer in model.modules() if isinstance(layer, DROPOUTS)]
-    if not layers and probability > 0:
-        raise UserError(
-            f"dropout={probability} needs a model with nn.Dropout layers, found none: add them, "
-            "or leave dropout=None."
-        )
-    for layer in layers:
-        layer.p = probability
-
-
-def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
-    """Return the bounds stated, or those that travel with the data; tokens have none."""
-    if stated != "data":
-        return stated
-    if not hasattr(batches, "bounds"):
-        if not inputs.is_floating_point():
-            return None
-        raise UserError(
-            "the range of the inputs is not known: state it once, as bounds=Bounds(0, 1), "
-            "or bounds=None to leave perturbed inputs unclipped."
-        )
-    bounds: Bounds | None = batches.bounds
-    return bounds
+MakeAuxiliary = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
 
 
-def to_channels_last(inputs: Tensor) -> Tensor:
-    """Return a fresh leaf, images with channels last."""
-    return (channels_last(inputs) if inputs.ndim == 4 else inputs).detach()
+@dataclass(frozen=True)
+class TrainingTask:
+    """What is to be trained, as it is sent to the processes that train it."""
+
+    model: nn.Module
+    train: Batches
+    validation: Batches
+    objectives: list[Objective]
+    settings: TrainingSettings
+    stated_bounds: StatedBounds
+    make_auxiliary: MakeAuxiliary | None
+    checkpoint: Checkpoint | None
+    result_file: Path | None = None  # where the result goes; None is into the model
 
 
-def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
-    """Return the random numbers of one batch: whoever trains it draws the same."""
-    return torch.Generator().manual_seed(combined_seed(seed, epoch, index))
+@dataclass(frozen=True)
+class TrainingContext:
+    """What one process trains with."""
+
+    task: TrainingTask
+    fabric: Fabric
+    batches: Batches  # of this process
+    steps: StepContext
+    networks: Mapping[str, nn.Module]  # the auxiliary ones, unwrapped
+    optimizers: list[Optimizer]  # one per objective
+    wrapped_optimizers: list[Any]
+    resting: list[nn.Module]  # submodules that stay in inference mode
+
+    @property
+    def model(self) -> nn.Module:
+        return self.task.model
+
+    @property
+    def settings(self) -> TrainingSettings:
+        return self.task.settings
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a checkpoint must agree with: settings, objectives and shapes of weights."""
+        weights = self.model.state_dict()
+        for name, network in self.networks.items():
+            weights |= {f"{name}: {key}": value for key, value in network.state_dict().items()}
+        shapes = {name: list(value.shape) for name, value in weights.items()}
+        names = [objective.name for objective in self.task.objectives]
+        return {"settings": as_dict(self.settings), "objectives": names, "weights": shapes}
 
 
 def check_given(model: object, train: object, validation: object) -> None:
@@ -61,25 +91,101 @@ def check_given(model: object, train: object, validation: object) -> None:
     check_batches(validation, "validation")
 
 
-def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
-    """Refuse in the first epoch what would fail later with a riddle, or be clipped in silence."""
-    check_inputs(inputs)
-    if bounds is not None:
-        bounds.check(inputs)
-    if (labels < 0).any():
-        raise UserError("training needs a true class for every example, got labels below 0.")
+def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
+    """Check the data, prepare the model, and give networks and optimisers to Fabric."""
+    check_reiterable(task.train, "training")
+    check_reiterable(task.validation, "validation")
+    if task.settings.dropout is not None:
+        set_dropout(task.model, task.settings.dropout)
+    steps, networks = _inspect_data(task)
+    weights_to_channels_last(task.model)
+    resting = submodules_in_eval(task.model)
+    optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in task.objectives]
+    wrapped, auxiliary, stepped = _wrap_networks(fabric, task, networks, optimizers)
+    steps = replace(
+        steps,
+        wrapped=wrapped,
+        auxiliary=auxiliary,
+        processes=TrainingProcesses.of(fabric),
+        convert=partial(_to_fabric, fabric, task.model),
+    )
+    batches = batches_of_process(task.train, fabric)
+    return TrainingContext(task, fabric, batches, steps, networks, optimizers, stepped, resting)
 
 
-def weights_to_channels_last(model: nn.Module) -> None:
-    """Lay convolution weights out with channels last, as the images are."""
-    for weight in model.parameters():
-        if weight.ndim == 4:
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]]:
+    """Return what the data says of the steps, and auxiliary networks for such inputs."""
+    objectives = task.objectives
+    counted = any(objective.counts_examples for objective in objectives)
+    examples = count_examples(task.train) if counted else None
+    inputs = _first_inputs(task)
+    bounds = bounds_of(task.train, task.stated_bounds, inputs)
+    perturbed = any(objective.perturbs for objective in objectives)
+    point = find_perturbation_point(task.model, inputs) if perturbed else PerturbationPoint()
+    steps = StepContext(
+        model=task.model,
+        wrapped=task.model,
+        seed=task.settings.seed,
+        classes=getattr(task.train, "classes", None),
+        bounds=bounds,
+        perturbation_point=point,
+        training_examples=examples,
+    )
+    return steps, _auxiliary_networks(task, inputs, bounds)
 
 
-def lay_out_state(optimizer: Optimizer) -> None:
-    """Lay what an optimiser holds of a weight out as the weight is: fused steps ignore strides."""
-    for weight, state in optimizer.state.items():
-        for name, value in state.items():
-            if isinstance(value, Tensor) and value.shape == weight.shape:
-                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return inputs on the device of training, in the type of the weights and its precision."""
+    return as_precise(fabric, to_weights_dtype(model, fabric.to_device(inputs)))
+
+
+def _first_inputs(task: TrainingTask) -> Tensor:
+    """Return the inputs of the first batch, which says what the data looks like."""
+    with torch.random.fork_rng():
+        inputs, _ = next(iter(checked_batches(task.train)), (torch.empty(0), None))
+    return to_weights_dtype(task.model, inputs)
+
+
+def _auxiliary_networks(
+    task: TrainingTask, inputs: Tensor, bounds: Bounds | None
+) -> dict[str, nn.Module]:
+    if task.make_auxiliary is None:
+        return {}
+    with seeded_random(task.settings.seed):  # in every process the same
+        return task.make_auxiliary(inputs, bounds)
+
+
+def _network_of(
+    objective: Objective, task: TrainingTask, networks: Mapping[str, nn.Module]
+) -> nn.Module:
+    return task.model if objective.network is None else networks[objective.network]
+
+
+def _optimizer(objective: Objective, network: nn.Module) -> Optimizer:
+    parameters = [weight for weight in network.parameters() if weight.requires_grad]
+    if not parameters:
+        raise UserError("expected weights to train, got a model whose every weight is frozen.")
+    return objective.optimizer(parameters)
+
+
+def _wrap_networks(
+    fabric: Fabric,
+    task: TrainingTask,
+    networks: Mapping[str, nn.Module],
+    optimizers: list[Optimizer],
+) -> tuple[nn.Module, dict[str, AuxiliaryNetwork], list[Any]]:
+    """Return the model, the auxiliary networks and all optimisers as Fabric wraps them."""
+    stepped: dict[int, Any] = {}
+
+    def wrap(network: nn.Module, name: str | None) -> nn.Module:
+        numbers = [number for number, one in enumerate(task.objectives) if one.network == name]
+        wrapped: nn.Module
+        wrapped, *ready = fabric.setup(network, *(optimizers[number] for number in numbers))
+        stepped.update(zip(numbers, ready, strict=True))
+        return wrapped
+
+    model = wrap(task.model, None)
+    auxiliary = {
+        name: AuxiliaryNetwork(wrap(network, name), network) for name, network in networks.items()
+    }
+    return model, auxiliary, [stepped[number] for number in range(len(optimizers))]

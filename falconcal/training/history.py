@@ -1,4 +1,4 @@
-"""What happened in training: a record an epoch, for whoever watches."""
+"""What happened in training: one record per epoch, kept in a list or given to a callback."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -10,32 +10,64 @@ from typing import Literal
 import polars
 
 StopReason = Literal["epochs", "patience"]
-logger = logging.getLogger("falconcal.training")
+epoch_logger = logging.getLogger("falconcal.training")
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What happened in an epoch: the mean of every term, named objective/term."""
+    """What happened in one epoch.
 
-    epoch: int  # from 1
+    Args:
+        epoch: The epoch, counted from 1.
+        epochs: The number of epochs that were asked for.
+        terms: The mean of every term, by the name objective/term.
+        validation: Accuracy and criterion on validation data, where they were computed.
+        kept: In the last record, the epoch whose weights were kept, if it was chosen.
+        ended: In the last record, why training ended: all epochs are done, or patience ran out.
+
+    Example:
+        >>> from falconcal.training import EpochRecord
+        >>> record = EpochRecord(1, 20, {"clean/cross_entropy": 2.1})
+        >>> record.ended is None
+        True
+    """
+
+    epoch: int
     epochs: int
     terms: dict[str, float]
     validation: dict[str, float] = field(default_factory=dict)
-    # with the last record alone
-    kept: int | None = None  # the epoch whose weights were kept, if it was chosen
-    ended: StopReason | None = None  # why: all epochs are done, or none got better for so long
+    kept: int | None = None
+    ended: StopReason | None = None
 
 
 class History(list[EpochRecord]):
-    """A list that fills itself: ``with history.recording(): method.fit(...)``."""
+    """A list of records that fills itself while models are trained.
+
+    Args:
+        iterable: Records to start with, as for any list.
+
+    Example:
+        >>> import falconcal
+        >>> data, history = falconcal.load_dataset("digits"), falconcal.History()
+        >>> model = falconcal.make_model("mlp", data)
+        >>> with history.recording():
+        ...     model = falconcal.L2Dropout(epochs=2).fit(
+        ...         model, data.train.batches(50), data.validation
+        ...     )
+        >>> [record.epoch for record in history]
+        [1, 2]
+        >>> history.table().columns
+        ['epoch', 'term', 'value']
+    """
 
     @contextmanager
     def recording(self) -> Iterator["History"]:
+        """Append one record per epoch that is trained inside the ``with``."""
         with on_epoch(self.append):
             yield self
 
     def table(self) -> polars.DataFrame:
-        """Return the terms and validation figures as rows of epoch, term and value."""
+        """Return terms and validation figures as rows of epoch, term and value."""
         rows = [
             (record.epoch, name, value)
             for record in self
@@ -50,20 +82,40 @@ def _prefixed(validation: dict[str, float]) -> list[tuple[str, float]]:
 
 
 EpochCallback = Callable[[EpochRecord], None]
-_watchers: ContextVar[tuple[EpochCallback, ...]] = ContextVar("watchers", default=())
+_callbacks: ContextVar[tuple[EpochCallback, ...]] = ContextVar("epoch callbacks", default=())
 
 
 @contextmanager
-def on_epoch(watcher: EpochCallback) -> Iterator[None]:
-    """Call ``watcher`` with a record after every epoch trained inside the ``with``."""
-    token = _watchers.set((*_watchers.get(), watcher))
+def on_epoch(callback: EpochCallback) -> Iterator[None]:
+    """Call a function with a record after every epoch that is trained inside the ``with``.
+
+    Args:
+        callback: Takes an ``EpochRecord``; an error that it raises ends the training.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> import falconcal
+        >>> from falconcal.training import on_epoch
+        >>> data = falconcal.load_dataset("digits")
+        >>> model = falconcal.make_model("mlp", data)
+        >>> with on_epoch(lambda record: print("epoch", record.epoch)):
+        ...     model = falconcal.L2Dropout(epochs=2).fit(
+        ...         model, data.train.batches(50), data.validation
+        ...     )
+        epoch 1
+        epoch 2
+    """
+    token = _callbacks.set((*_callbacks.get(), callback))
     try:
         yield
     finally:
-        _watchers.reset(token)
+        _callbacks.reset(token)
 
 
 def publish(record: EpochRecord) -> None:
-    logger.info("epoch %d of %d: %s", record.epoch, record.epochs, record.terms)
-    for watcher in _watchers.get():
-        watcher(record)
+    """Log a record and give it to all callbacks."""
+    epoch_logger.info("epoch %d of %d: %s", record.epoch, record.epochs, record.terms)
+    for callback in _callbacks.get():
+        callback(record)

@@ -1,121 +1,55 @@
 """The one training loop, on Lightning Fabric.
 
-It walks epochs and batches, steps a method's objectives, records their terms, keeps the epoch that
-a judge likes best where there is one, and goes on where an interrupted training stopped.
+It iterates over epochs and batches, steps a method's objectives, records their terms, keeps the
+epoch with the best criterion if one is chosen, and goes on where an interrupted training stopped.
 """
 
 import copy
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
 
-import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import STRATEGY_REGISTRY
 from lightning_fabric.strategies.launchers import _MultiProcessingLauncher
-from pydantic import AfterValidator
-from torch import Tensor, nn
+from torch import nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from falconcal.core.batch import check_reiterable, checked_batches
+from falconcal.core.batch import checked_batches
 from falconcal.core.distributed import (
     broadcast_from_first,
     close_process_group,
     take_statistics_from_first,
 )
-from falconcal.core.module_state import (
-    flush_denormals,
-    submodules_in_eval,
-    to_weights_dtype,
-    train_except,
-)
-from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
+from falconcal.core.module_state import flush_denormals, train_except
 from falconcal.core.randomness import combined_seed, seeded_random
-from falconcal.core.settings import (
-    Count,
-    Decay,
-    Fraction,
-    LearningRate,
-    NonNegative,
-    PositiveNumber,
-    Seed,
-    as_dict,
-    settings,
-)
-from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Bounds, Part
+from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
 from falconcal.errors import UserError
 from falconcal.io.atomic import write_text
 from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.models.predict import predict
 from falconcal.training.averaging import Average
-from falconcal.training.batches import accumulation_groups, batches_of_process, own_generators
-from falconcal.training.checkpoints import (
-    Checkpoint,
-    Trained,
-    load_checkpoint,
-    next_checkpoint,
-    save_checkpoint,
-)
+from falconcal.training.batches import Batch, accumulation_groups, own_generators
+from falconcal.training.checkpoints import load_checkpoint, next_checkpoint, save_checkpoint
 from falconcal.training.collapse import warn_if_collapsed
+from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.context import (
-    StatedBounds,
-    batch_random,
-    bounds_of,
-    check_batch,
+    MakeAuxiliary,
+    TrainingContext,
+    TrainingTask,
     check_given,
-    set_dropout,
-    to_channels_last,
-    weights_to_channels_last,
+    make_context,
 )
 from falconcal.training.history import EpochRecord, StopReason, publish
-from falconcal.training.objectives import (
-    AuxiliaryNetwork,
-    Objective,
-    Step,
-    TrainingProcesses,
-    run_steps,
-)
-from falconcal.training.precision import Precision, as_precise, of_precision
+from falconcal.training.objectives import Objective
+from falconcal.training.precision import of_precision
+from falconcal.training.run_steps import run_steps
 from falconcal.training.selection import EpochSelector
-from falconcal.training.state import TrainingPosition
-
-
-def _known(strategy: str) -> str:
-    names = ["auto", *STRATEGY_REGISTRY.available_strategies()]
-    if strategy not in names:
-        raise ValueError(f"should be one of Fabric's, {', '.join(names)}")
-    return strategy
-
-
-MakeAuxiliary = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
-
-
-@settings
-class TrainingMethod:
-    """What every training method can be told."""
-
-    epochs: Count = 20
-    learning_rate: LearningRate = 1e-3
-    l2_weight: NonNegative = 0.0  # times the sum of squared dense weights
-    dropout: Fraction | None = None  # probability for every nn.Dropout; None leaves the model's own
-    seed: Seed = 0
-    keep: Literal["last", "best"] = "last"  # which epoch; best by the validation criterion
-    patience: Count | None = None  # epochs after the best one at which training ends; best is kept
-    clip_norm: PositiveNumber | None = None  # largest norm of the gradient of a step
-    accumulate: Count = 1  # batches that count as one step
-    average: Decay | None = None  # of a running mean of the weights, which is then what is kept
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    devices: Count = 1  # of this machine, a process each
-    num_nodes: Count = 1
-    strategy: Annotated[str, AfterValidator(_known)] = (
-        "auto"  # of Fabric, where there are several processes
-    )
-    precision: Precision = "32-true"
+from falconcal.training.state import TrainingState
+from falconcal.training.step import StatedBounds, Step, check_batch, make_step
 
 
 def fit_objectives(
@@ -123,7 +57,7 @@ def fit_objectives(
     train: Batches,
     validation: Batches,
     objectives: list[Objective],
-    training: TrainingMethod,
+    settings: TrainingSettings,
     bounds: StatedBounds = None,
     auxiliary: MakeAuxiliary | None = None,
 ) -> nn.Module:
@@ -134,51 +68,65 @@ def fit_objectives(
     if isinstance(validation, Part):
         validation = validation.batches(PREDICTION_BATCH_SIZE)
     check_given(model, train, validation)
-    work = TrainingLoop(model, train, validation, objectives, training, bounds, next_checkpoint())
-    work.make_auxiliary = auxiliary
-    fabric = make_fabric(training)
+    checkpoint = next_checkpoint()
+    task = TrainingTask(
+        model, train, validation, objectives, settings, bounds, auxiliary, checkpoint
+    )
+    fabric = make_fabric(settings)
     if isinstance(fabric.strategy.launcher, _MultiProcessingLauncher):
-        _run_in_processes(fabric, work)
+        _run_in_processes(fabric, task)
     else:
         fabric.launch()
-        work.run(fabric)
+        _train(fabric, task)
     if fabric.global_rank == 0:
-        with seeded_random(training.seed):  # walking through a DataLoader draws random numbers
+        with seeded_random(settings.seed):  # iterating over a DataLoader draws random numbers
             warn_if_collapsed(predict(model, validation, single_process=True))
     return model.eval()
 
 
-def make_fabric(training: TrainingMethod) -> Fabric:
-    """Return Fabric as the settings say; processes are spawned unless somebody started them."""
-    strategy = training.strategy
-    if strategy == "auto" and training.devices * training.num_nodes > 1:
+def make_fabric(settings: TrainingSettings) -> Fabric:
+    """Return Fabric for the settings; processes are spawned unless they were started already."""
+    strategy = settings.strategy
+    if strategy == "auto" and settings.devices * settings.num_nodes > 1:
         strategy = "ddp" if "LOCAL_RANK" in os.environ else "ddp_spawn"
     return Fabric(
-        accelerator=training.accelerator,
-        devices=training.devices,
-        num_nodes=training.num_nodes,
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        num_nodes=settings.num_nodes,
         strategy=strategy,
-        **of_precision(training.precision),
+        **of_precision(settings.precision),
     )
 
 
-def _run_in_processes(fabric: Fabric, work: "TrainingLoop") -> None:
-    """Run in processes of their own; weights and records come back in a file."""
+def _run_in_processes(fabric: Fabric, task: TrainingTask) -> None:
+    """Train in processes of their own; weights and records come back in a file."""
     with TemporaryDirectory() as folder:
-        work.outcome = Path(folder) / "outcome.safetensors"
+        file = Path(folder) / "outcome.safetensors"
         try:
-            fabric.launch(work.run)
+            # Fabric looks for modules in a function's arguments and refuses frozen dataclasses
+            fabric.launch(partial(_train_in_process, replace(task, result_file=file), file))
         except ProcessException as error:
-            raise _in_our_words(work.outcome, error) from None
-        weights, metadata = read_tensors(work.outcome)
-    fabric.strategy.precision.convert_module(work.model).load_state_dict(weights)
+            raise _process_error(file, error) from None
+        weights, metadata = read_tensors(file)
+    fabric.strategy.precision.convert_module(task.model).load_state_dict(weights)
     for record in metadata["records"]:
         publish(EpochRecord(**record))
 
 
-def _in_our_words(outcome: Path, error: Exception) -> Exception:
-    """Return the error that a process of our own ended with, as if it had happened here."""
-    message = outcome.with_suffix(".error")
+def _train_in_process(task: TrainingTask, result_file: Path, fabric: Fabric) -> None:
+    """Train in a process of its own; an error of the user's goes into a file beside the result."""
+    try:
+        # spawned processes share the memory of weights
+        _train(fabric, replace(task, model=copy.deepcopy(task.model)))
+        close_process_group()
+    except UserError as error:
+        write_text(result_file.with_suffix(".error"), str(error))
+        raise
+
+
+def _process_error(result_file: Path, error: Exception) -> Exception:
+    """Return the error that a process of our own ended with, as if it had been raised here."""
+    message = result_file.with_suffix(".error")
     if message.exists():
         return UserError(message.read_text(encoding="utf-8"))
     if isinstance(error, ProcessExitedException):
@@ -186,220 +134,117 @@ def _in_our_words(outcome: Path, error: Exception) -> Exception:
     return error
 
 
-class TrainingLoop:
-    """One training: what it works on, and what it has done."""
+def _train(fabric: Fabric, task: TrainingTask) -> None:
+    """Train from the start, or from the checkpoint, to the end."""
+    rank, seed = fabric.global_rank, task.settings.seed
+    # iterating over a DataLoader draws random numbers too
+    with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
+        context = make_context(fabric, task)
+        state = _resumed_state(context)
+        while not state.ended:
+            _run_epoch(context, state)
+        _load_kept_weights(state)
+        if task.result_file is not None and rank == 0:
+            records = [asdict(record) for record in state.records]
+            write_tensors(task.result_file, task.model.state_dict(), {"records": records})
 
-    def __init__(
-        self,
-        model: nn.Module,
-        train: Batches,
-        validation: Batches,
-        objectives: list[Objective],
-        training: TrainingMethod,
-        bounds: StatedBounds,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self.model, self.train, self.validation = model, train, validation
-        self.objectives, self.training, self.stated_bounds = objectives, training, bounds
-        self.checkpoint = checkpoint
-        self.make_auxiliary: MakeAuxiliary | None = None
-        self.outcome: Path | None = None  # where the result goes, if not into the model
-        self.records: list[EpochRecord] = []
 
-    def run(self, fabric: Fabric) -> None:
-        """Train; a mistake of the user's in a process of its own is left for who started it."""
-        try:
-            self._run(fabric)
-            if self.outcome is not None:
-                close_process_group()
-        except UserError as error:
-            if self.outcome is not None:
-                write_text(self.outcome.with_suffix(".error"), str(error))
-            raise
+def _resumed_state(context: TrainingContext) -> TrainingState:
+    """Return the state to begin at; records of finished epochs are published again."""
+    task, decay = context.task, context.settings.average
+    state = TrainingState(
+        model=context.model,
+        auxiliary=dict(context.networks),
+        optimizers=context.optimizers,
+        selector=_make_selector(context),
+        average=None if decay is None else Average(context.model, decay),
+        generators=own_generators(context.batches),
+    )
+    if task.checkpoint is not None:
+        load_checkpoint(task.checkpoint, context.identity(), state)
+    for record in state.records if task.result_file is None else []:
+        publish(record)
+    return state
 
-    def _run(self, fabric: Fabric) -> None:
-        """Train from the start, or from the checkpoint, to the end."""
-        rank, seed = fabric.global_rank, self.training.seed
-        if self.outcome is not None:
-            self.model = copy.deepcopy(self.model)  # spawned processes share the memory of weights
-        # walking through a DataLoader draws random numbers too
-        with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
-            self._prepare(fabric)
-            place = self._resumed()
-            while not (self.records and self.records[-1].ended):
-                place = self._run_epoch(fabric, place)
-            self._take_what_is_kept()
-            if self.outcome is not None and rank == 0:
-                records = [asdict(record) for record in self.records]
-                write_tensors(self.outcome, self.model.state_dict(), {"records": records})
 
-    def _take_what_is_kept(self) -> None:
-        if self.keeper is not None:
-            self.model.load_state_dict(self.keeper.best().weights)
-        elif self.average is not None:
-            self.model.load_state_dict(self.average.state)
-
-    def _prepare(self, fabric: Fabric) -> None:
-        check_reiterable(self.train, "training")
-        check_reiterable(self.validation, "validation")
-        if self.training.dropout is not None:
-            set_dropout(self.model, self.training.dropout)
-        self._look_at_data()
-        chosen = self.training.keep == "best" or self.training.patience is not None
-        self.keeper = self._make_keeper(fabric) if chosen else None
-        weights_to_channels_last(self.model)
-        self.resting = submodules_in_eval(self.model)
-        self._set_up(fabric)
-        self.processes = TrainingProcesses.of(fabric)
-        self.batches = batches_of_process(self.train, fabric)
-
-    def _make_keeper(self, fabric: Fabric) -> EpochSelector:
-        training = self.training
-        agree = broadcast_from_first if fabric.world_size > 1 else None
-        return EpochSelector(
-            self.validation, training.epochs, self.bounds, training.patience, agree
-        )
-
-    def _look_at_data(self) -> None:
-        """Find the bounds of the inputs, where they are perturbed, and networks sized to them."""
-        with torch.random.fork_rng():
-            inputs, _ = next(iter(checked_batches(self.train)), (torch.empty(0), None))
-        inputs = to_weights_dtype(self.model, inputs)
-        self.bounds = bounds_of(self.train, self.stated_bounds, inputs)
-        perturbed = any(objective.perturbs for objective in self.objectives)
-        self.perturbation_point = (
-            find_perturbation_point(self.model, inputs) if perturbed else PerturbationPoint()
-        )
-        self.beside: dict[str, nn.Module] = {}
-        if self.make_auxiliary is not None:
-            with seeded_random(self.training.seed):  # in every process the same
-                self.beside = self.make_auxiliary(inputs, self.bounds)
-
-    def _set_up(self, fabric: Fabric) -> None:
-        """Give every network to Fabric with the optimisers that step it."""
-        optimizers = [self._optimizer(objective) for objective in self.objectives]
-        self.trained = Trained(
-            self.model, optimizers, self.keeper, self.records, self.beside, self._identity()
-        )
-        stepped: dict[int, Any] = {}
-        self.wrapped = self._wrap(fabric, None, stepped)
-        self.auxiliary = {
-            name: AuxiliaryNetwork(self._wrap(fabric, name, stepped), self.beside[name])
-            for name in self.beside
-        }
-        self.optimizers = [stepped[number] for number in range(len(optimizers))]
-        decay = self.training.average
-        self.average = Average(self.model, decay) if decay is not None else None
-        self.trained.average = self.average
-
-    def _wrap(self, fabric: Fabric, name: str | None, stepped: dict[int, Any]) -> nn.Module:
-        """Return a network as wrapped for training; its optimisers, wrapped, by their number."""
-        numbers = [place for place, one in enumerate(self.objectives) if one.network == name]
-        optimizers = [self.trained.optimizers[number] for number in numbers]
-        wrapped: nn.Module
-        wrapped, *ready = fabric.setup(self._network(name), *optimizers)
-        stepped.update(zip(numbers, ready, strict=True))
-        return wrapped
-
-    def _network(self, name: str | None) -> nn.Module:
-        return self.model if name is None else self.beside[name]
-
-    def _optimizer(self, objective: Objective) -> Any:
-        weights = self._network(objective.network).parameters()
-        parameters = [weight for weight in weights if weight.requires_grad]
-        if not parameters:
-            raise UserError("expected weights to train, got a model whose every weight is frozen.")
-        return objective.optimizer(parameters)
-
-    def _identity(self) -> dict[str, Any]:
-        """Return what a checkpoint must agree with."""
-        weights = self.model.state_dict()
-        for name, companion in self.beside.items():
-            weights |= {f"{name}: {key}": value for key, value in companion.state_dict().items()}
-        shapes = {name: list(value.shape) for name, value in weights.items()}
-        names = [objective.name for objective in self.objectives]
-        return {"settings": as_dict(self.training), "objectives": names, "weights": shapes}
-
-    def _resumed(self) -> TrainingPosition:
-        """Return the place to begin at; records of what is done are announced again."""
-        place = load_checkpoint(self.checkpoint, self.trained) if self.checkpoint else None
-        for record in self.records if self.outcome is None else []:
-            publish(record)
-        place = place or TrainingPosition(1)
-        place.sources = own_generators(self.batches)
-        return place
-
-    def _run_epoch(self, fabric: Fabric, place: TrainingPosition) -> TrainingPosition:
-        """Train from a place to the end of its epoch, judge and record it; return the next."""
-        train_except(self.model, self.resting)
-        means = self._train_epoch(fabric, place)
-        take_statistics_from_first(self.model)
-        judgement = self._judge(place.epoch)
-        ended = self._why_it_ends(place.epoch)
-        kept = self.keeper.best().epoch if ended and self.keeper is not None else None
-        record = EpochRecord(place.epoch, self.training.epochs, means, judgement, kept, ended)
-        self.records.append(record)
-        if self.outcome is None:
-            publish(record)
-        if self.checkpoint is not None and self.checkpoint.due_after(place.epoch, bool(ended)):
-            self._save(fabric, TrainingPosition(place.epoch + 1, place.sources))
-        return TrainingPosition(place.epoch + 1, place.sources)
-
-    def _judge(self, epoch: int) -> dict[str, float]:
-        """Return the figures of an epoch, if one is to be chosen."""
-        with self.average.in_place() if self.average is not None else nullcontext():
-            take_statistics_from_first(self.model)  # the mean of them is each process's own too
-            return self.keeper.judge(self.model, epoch) if self.keeper is not None else {}
-
-    def _why_it_ends(self, epoch: int) -> StopReason | None:
-        """Return why this epoch is the last, if it is; all processes come to the same."""
-        if epoch == self.training.epochs:
-            return "epochs"
-        if self.keeper is not None and self.keeper.out_of_patience(epoch):
-            return "patience"
+def _make_selector(context: TrainingContext) -> EpochSelector | None:
+    settings = context.settings
+    if settings.keep == "last" and settings.patience is None:
         return None
+    agree = broadcast_from_first if context.fabric.world_size > 1 else None
+    return EpochSelector(
+        context.task.validation, settings.epochs, context.steps.bounds, settings.patience, agree
+    )
 
-    def _train_epoch(self, fabric: Fabric, place: TrainingPosition) -> dict[str, float]:
-        """Take the epoch's steps from the place on and return the mean of every term."""
-        if hasattr(self.batches, "set_epoch"):
-            self.batches.set_epoch(place.epoch)
-        place.begin()
-        walk = accumulation_groups(checked_batches(self.batches), self.training.accumulate)
-        for _ in islice(walk, place.steps):
-            pass  # done before the checkpoint
-        place.go_on()
-        for group in walk:
-            steps = [self._step(fabric, place, *batch) for batch in group]
-            clip_norm = self.training.clip_norm
-            place.add(run_steps(fabric, steps, self.objectives, self.optimizers, clip_norm))
-            if self.average is not None:
-                self.average.update()
-            if self.checkpoint is not None and self.checkpoint.due_now():
-                self._save(fabric, place)
-        return place.means()
 
-    def _step(
-        self, fabric: Fabric, place: TrainingPosition, inputs: Tensor, labels: Tensor
-    ) -> Step:
-        if place.epoch == 1:
-            check_batch(inputs, labels, self.bounds)
-        return Step(
-            model=self.wrapped,
-            inputs=to_channels_last(
-                as_precise(fabric, to_weights_dtype(self.model, fabric.to_device(inputs)))
-            ),
-            labels=fabric.to_device(labels),
-            epoch=place.epoch,
-            epochs=self.training.epochs,
-            random=batch_random(self.training.seed, place.epoch, place.next_batch()),
-            classes=getattr(self.train, "classes", None),
-            bounds=self.bounds,
-            bare=self.model,
-            perturbation_point=self.perturbation_point,
-            processes=self.processes,
-            auxiliary=self.auxiliary,
-        )
+def _run_epoch(context: TrainingContext, state: TrainingState) -> None:
+    """Train to the end of the epoch, apply the criterion if one is due, and record it."""
+    train_except(context.model, context.resting)
+    means = _train_epoch(context, state)
+    take_statistics_from_first(context.model)
+    criterion = _apply_criterion(state)
+    ended = _stop_reason(context, state)
+    kept = state.selector.best().epoch if ended and state.selector is not None else None
+    record = EpochRecord(state.epoch, context.settings.epochs, means, criterion, kept, ended)
+    state.finish_epoch(record)
+    if context.task.result_file is None:
+        publish(record)
+    checkpoint = context.task.checkpoint
+    if checkpoint is not None and checkpoint.due_after(record.epoch, bool(ended)):
+        _save(context, state)
 
-    def _save(self, fabric: Fabric, place: TrainingPosition) -> None:
-        if self.checkpoint is not None and fabric.global_rank == 0:
-            save_checkpoint(self.checkpoint, self.trained, place)
+
+def _apply_criterion(state: TrainingState) -> dict[str, float]:
+    """Return the figures of the epoch, if one is to be chosen."""
+    with state.average.in_place() if state.average is not None else nullcontext():
+        take_statistics_from_first(state.model)  # each process has its own mean of them too
+        return {} if state.selector is None else state.selector.check(state.model, state.epoch)
+
+
+def _stop_reason(context: TrainingContext, state: TrainingState) -> StopReason | None:
+    """Return why this epoch is the last, if it is; the same in all processes."""
+    if state.epoch == context.settings.epochs:
+        return "epochs"
+    if state.selector is not None and state.selector.out_of_patience(state.epoch):
+        return "patience"
+    return None
+
+
+def _train_epoch(context: TrainingContext, state: TrainingState) -> dict[str, float]:
+    """Take the steps that are left of the epoch and return the mean of every term."""
+    batches, settings, checkpoint = context.batches, context.settings, context.task.checkpoint
+    if hasattr(batches, "set_epoch"):
+        batches.set_epoch(state.epoch)
+    state.begin_epoch()
+    groups = accumulation_groups(checked_batches(batches), settings.accumulate)
+    for _ in islice(groups, state.steps):
+        pass  # done before the checkpoint
+    state.restore_random_state()
+    for group in groups:
+        steps = [_next_step(context, state, batch) for batch in group]
+        objectives, optimizers = context.task.objectives, context.wrapped_optimizers
+        state.add(run_steps(context.fabric, steps, objectives, optimizers, settings.clip_norm))
+        if state.average is not None:
+            state.average.update()
+        if checkpoint is not None and checkpoint.due_now():
+            _save(context, state)
+    return state.means()
+
+
+def _next_step(context: TrainingContext, state: TrainingState, batch: Batch) -> Step:
+    if state.epoch == 1:
+        check_batch(*batch, context.steps.bounds)
+    epochs = context.settings.epochs
+    return make_step(context.steps, batch, state.epoch, epochs, state.next_batch())
+
+
+def _save(context: TrainingContext, state: TrainingState) -> None:
+    if context.task.checkpoint is not None and context.fabric.global_rank == 0:
+        save_checkpoint(context.task.checkpoint, context.identity(), state)
+
+
+def _load_kept_weights(state: TrainingState) -> None:
+    if state.selector is not None:
+        state.model.load_state_dict(state.selector.best().weights)
+    elif state.average is not None:
+        state.model.load_state_dict(state.average.state)

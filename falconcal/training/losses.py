@@ -1,8 +1,8 @@
-"""Losses as pure functions of logits and labels: FALCON's first, then those of its rivals.
+"""Losses as pure functions of logits and labels: FALCON's first, then those of other methods.
 
 Tomani & Buettner, "Towards Trustworthy Predictions from Deep Neural Networks with Fast Adversarial
 Calibration", AAAI 2021, equations 2 and 3. Where the paper and its authors' code differ, the code's
-form is the default, since the published numbers rest on it, and the paper's has a name.
+form is the default, since the published numbers were made with it, and the paper's form has a name.
 """
 
 import math
@@ -26,11 +26,29 @@ EvidentialForm = Literal["squares", "log", "digamma"]
 def predictive_entropy_loss(
     logits: Tensor, labels: Tensor, form: EntropyForm = "renormalised"
 ) -> Tensor:
-    """L_S, equation 2: the mean over examples of the pull of wrong classes to uniform.
+    """Return L_S of equation 2: it pulls the probabilities of wrong classes to uniform.
 
     ``renormalised`` makes the wrong classes uniform among themselves and leaves the true class
-    alone. ``literal`` is the paper's formula; it pulls probability off the true class as well, and
-    with a weight of 50 the best answer gives the true class 0.02.
+    alone. ``literal`` is the paper's formula; it takes probability from the true class as well, and
+    with a weight of 50 the best prediction gives the true class 0.02.
+
+    Args:
+        logits: Outputs of the model, (N, C).
+        labels: True classes, (N,).
+        form: ``renormalised`` or ``literal``.
+
+    Returns:
+        The mean over the examples, a scalar with a gradient.
+
+    Raises:
+        UserError: If the form is unknown, or the tensors do not have these shapes.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.training import predictive_entropy_loss
+        >>> logits = torch.tensor([[3.0, 0.0, 0.0]])  # two wrong classes, each of probability 1/2
+        >>> round(predictive_entropy_loss(logits, torch.tensor([0])).item(), 4)  # log 2
+        0.6931
     """
     return predictive_entropy_terms(logits, labels, form).mean()
 
@@ -45,12 +63,12 @@ def predictive_entropy_terms(
     wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
     if form == "renormalised":
         log_probs = logits.masked_fill(~wrong, -torch.inf).log_softmax(1)  # over wrong classes
-        share = classes - 1
+        terms = classes - 1
     else:
         log_probs = logits.log_softmax(1)
-        share = classes
+        terms = classes
     # masked_fill before the sum: the true class is -inf here, and 0 * inf has no gradient
-    return -log_probs.masked_fill(~wrong, 0.0).sum(1) / share
+    return -log_probs.masked_fill(~wrong, 0.0).sum(1) / terms
 
 
 def calibration_loss(
@@ -60,12 +78,32 @@ def calibration_loss(
     form: CalibrationForm = "half_sum",
     total: Total = lambda value: value,
 ) -> Tensor:
-    """L_adv, equation 3: distance of each confidence from the accuracy of its bin.
+    """Return L_adv of equation 3: the distance of each confidence from the accuracy of its bin.
 
-    ``half_sum`` is half the sum of squares over the batch, the authors' code; ``root`` is the root
-    of the sum, the paper. The accuracy carries no gradient; the gradient flows through confidence.
-    ``total`` sums over processes that share a batch: the bins are those of the whole batch, and the
-    losses of the processes add up to that of the whole.
+    The accuracy carries no gradient; the gradient flows through the confidence.
+
+    Args:
+        logits: Outputs of the model, (N, C).
+        labels: True classes, (N,).
+        bins: Number of bins of equal width.
+        form: ``half_sum`` is half the sum of squares over the batch, as in the authors' code;
+            ``root`` is the root of that sum, as in the paper.
+        total: Sums a tensor over the processes that divide a batch among them: the bins are those
+            of the whole batch, and the losses of the processes add up to that of the whole.
+
+    Returns:
+        A scalar with a gradient.
+
+    Raises:
+        UserError: If the form is unknown, or the tensors do not have these shapes.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.training import calibration_loss
+        >>> probs = torch.tensor([[0.92, 0.08], [0.92, 0.08]])  # one of the two is right
+        >>> loss = calibration_loss(probs.log(), torch.tensor([0, 1]))
+        >>> round(loss.item(), 4)  # 1/2 * 2 * (0.5 - 0.92)^2
+        0.1764
     """
     _check_form(form, CalibrationForm)
     _check_logits(logits, labels)
@@ -75,7 +113,7 @@ def calibration_loss(
     if form == "half_sum":
         return 0.5 * squares
     # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there;
-    # a part of a batch has its share of the whole's root
+    # a part of a batch has its part of the whole's root
     whole = total(squares.detach().clone())
     root = torch.where(whole == 0, 1.0, whole).sqrt()
     return squares / (2 * root) + squares.detach() / (2 * root)
@@ -87,7 +125,7 @@ def _check_form(form: str, forms: Any) -> None:
 
 
 def _check_logits(logits: object, labels: object) -> None:
-    """Refuse what has no gradient to give: an array, a list, nothing at all."""
+    """Refuse what has no gradient: an array, a list, None."""
     for name, given, axes in (("logits", logits, 2), ("labels", labels, 1)):
         if not isinstance(given, Tensor) or given.ndim != axes:
             expected = "(N, C)" if axes == 2 else "(N,)"
@@ -98,7 +136,7 @@ def bin_accuracy(
     confidence: Tensor, correct: Tensor, bins: int, total: Total = lambda value: value
 ) -> Tensor:
     """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
-    # NaN has no bin; through the confidence it stays in the loss, where training looks for it
+    # NaN has no bin; it stays in the loss through the confidence, and training reports it there
     index = bin_index(confidence.nan_to_num(), bins)  # (N,)
     counts = total(torch.bincount(index, minlength=bins))  # (M,)
     hits = total(torch.bincount(index, weights=correct.double(), minlength=bins))  # (M,)
@@ -114,15 +152,15 @@ def l2_penalty(model: nn.Module) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-    """L_CCE: the mean over examples, in float32 or wider even under mixed precision.
+    """Return L_CCE, the mean over examples, in float32 or wider even under mixed precision.
 
-    With smoothing, that share of each label is spread evenly over all classes.
+    ``smoothing`` is the fraction of each label that is spread evenly over all classes.
     """
     return functional.cross_entropy(at_least_float32(logits), labels, label_smoothing=smoothing)
 
 
 def focal_loss(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
-    """Lin et al. 2017, equation 4: the mean of -(1 - p_y)^gamma log p_y."""
+    """Return the mean of -(1 - p_y)^gamma log p_y: Lin et al. 2017, equation 4."""
     log_probs = at_least_float32(logits).log_softmax(1).gather(1, labels[:, None])[:, 0]  # (N,)
     # at p_y = 1 a power below 1 has an infinite slope, times a log of 0: no step is wanted there
     wrong = (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny)
@@ -130,7 +168,7 @@ def focal_loss(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
 
 
 def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "squares") -> Tensor:
-    """Sensoy et al. 2018: the mean expected loss under Dir(alpha), given log alpha: (N, C), (N,).
+    """Return the mean expected loss under Dir(alpha), given log alpha (N, C): Sensoy et al. 2018.
 
     ``squares`` is equation 5, ``log`` the likelihood of equation 3, ``digamma`` the expected
     cross-entropy of equation 4.
@@ -147,10 +185,10 @@ def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "s
 
 
 def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
-    """Sensoy et al. 2018: the mean KL(Dir(y + (1 - y) * alpha) || Dir(1)), given log alpha."""
+    """Return the mean KL(Dir(y + (1 - y) * alpha) || Dir(1)), given log alpha: Sensoy et al."""
     alpha = at_least_float32(log_alpha).exp()
     truth = functional.one_hot(labels, alpha.shape[1]).bool()
-    alpha = alpha.masked_fill(truth, 1.0)  # (N, C): what speaks for wrong classes alone
+    alpha = alpha.masked_fill(truth, 1.0)  # (N, C): evidence for wrong classes only
     strength = alpha.sum(1, keepdim=True)  # (N, 1)
     spread = torch.lgamma(strength)[:, 0] - torch.lgamma(alpha).sum(1)
     pull = ((alpha - 1) * (torch.digamma(alpha) - torch.digamma(strength))).sum(1)
@@ -158,6 +196,6 @@ def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
 
 
 def divergence_from_uniform(logits: Tensor) -> Tensor:
-    """Lee et al. 2018: the mean of KL(U || p) = -log C - (1/C) sum log p_k, 0 for a uniform p."""
+    """Return the mean of KL(U || p) = -log C - (1/C) sum log p_k: Lee et al. 2018."""
     log_probs = at_least_float32(logits).log_softmax(1)  # (N, C)
     return -math.log(logits.shape[1]) - log_probs.mean()

@@ -1,270 +1,149 @@
-"""Objectives, and the step they take together on a batch.
+"""Objectives, and the terms that several methods share.
 
-A method is a short ordered list of objectives, each with its own optimiser, each stepped once a
-batch. When one keeps the gradient at the perturbation point, the next may use it: that is FALCON's
-shared-gradient mode.
+A training method is a short ordered list of objectives, each with its own optimiser, each stepped
+once per batch. When one keeps the gradient at the perturbation point, the next may use it: that is
+FALCON's shared-gradient mode.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
-import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 
-from falconcal.core.module_state import channels_last, explain_model_errors
-from falconcal.core.perturbation_point import PerturbationPoint
-from falconcal.data import Bounds
-from falconcal.data.input_checks import check_labels
-from falconcal.errors import UserError
-from falconcal.models.predict import check_logits
-
-
-@dataclass(frozen=True)
-class TrainingProcesses:
-    """The processes that train together, each on its part of every batch."""
-
-    count: int = 1
-    total: Callable[[Tensor], Tensor] = field(default=lambda value: value)  # over all processes
-    rank: int = 0
-
-    @classmethod
-    def of(cls, fabric: Fabric) -> "TrainingProcesses":
-        if fabric.world_size == 1:
-            return cls()
-
-        def total(value: Tensor) -> Tensor:
-            return fabric.all_reduce(value, reduce_op="sum")  # type: ignore[return-value]
-
-        return cls(fabric.world_size, total, fabric.global_rank)
-
-    def examples(self, parts: list[Tensor]) -> int:
-        """Return how many examples the parts of this process and those of all others hold."""
-        mine = sum(len(part) for part in parts)
-        if self.count == 1:
-            return mine
-        return int(self.total(torch.tensor(mine, device=parts[0].device)))
-
-    def span(self, part: Tensor) -> tuple[int, int]:
-        """Return how many examples lie before this process's part of a batch, and in the whole."""
-        if self.count == 1:
-            return 0, len(part)
-        sizes = torch.zeros(self.count, dtype=torch.long, device=part.device)
-        sizes[self.rank] = len(part)
-        sizes = self.total(sizes)
-        return int(sizes[: self.rank].sum()), int(sizes.sum())
-
-
-@dataclass(frozen=True)
-class AuxiliaryNetwork:
-    """A network that is trained beside the model, and given to nobody."""
-
-    wrapped: nn.Module  # for training
-    bare: nn.Module  # itself, for passes that no wrapper must see
-
-
-@dataclass
-class Step:
-    """One batch as an objective sees it."""
-
-    model: nn.Module  # as wrapped for training
-    inputs: Tensor  # (N, ...)
-    labels: Tensor  # (N,)
-    epoch: int  # from 1
-    epochs: int
-    random: torch.Generator  # for this batch alone, the same in all processes
-    classes: tuple[str, ...] | None = None
-    bounds: Bounds | None = None  # of the inputs
-    bare: nn.Module | None = None  # the model itself, for passes that no wrapper must see
-    perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
-    processes: TrainingProcesses = field(default_factory=TrainingProcesses)
-    auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
-    input_gradient: Tensor | None = None  # left by an objective that keeps it
-    keep_input_gradient: bool = False  # whether the clean pass must leave it
-    kept_point: Tensor | None = None
-
-    @property
-    def itself(self) -> nn.Module:
-        """The model without a wrapper."""
-        return self.bare or self.model
-
-    def trained(self, objective: "Objective") -> nn.Module:
-        """Return the network whose weights an objective steps, as wrapped for training."""
-        return self.auxiliary[objective.network].wrapped if objective.network else self.model
-
-    def logits(self) -> Tensor:
-        """Return the model's output on the clean batch, checked: (N, C)."""
-        if not self.keep_input_gradient:
-            with explain_model_errors(self.inputs):
-                return self._checked(self.model(self.inputs))
-        self.kept_point = self.point()
-        if self.kept_point.requires_grad:
-            self.kept_point.retain_grad()
-        self.kept_point.requires_grad_()
-        with explain_model_errors(self.inputs):
-            return self._checked(
-                self.perturbation_point.run(self.model, self.inputs, self.kept_point)
-            )
-
-    def logits_at(self, point: Tensor) -> Tensor:
-        """Return the model's output with another point at its perturbation point: (N, C)."""
-        if not self.perturbation_point.moves_inputs and not point.requires_grad:
-            # the value is the point, the gradient goes through to the embedding all the same
-            clean = self.point()
-            point = point + (clean - clean.detach())
-        elif point.ndim == 4 and not point.requires_grad:
-            point = channels_last(point)  # arithmetic does not keep the layout of grey images
-        return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
-
-    def point(self) -> Tensor:
-        """Return what is continuous of the batch: its inputs, or the embedding of its tokens."""
-        return self.perturbation_point.point(self.inputs)
-
-    def _checked(self, logits: Tensor) -> Tensor:
-        check_logits(logits, len(self.inputs), len(self.classes) if self.classes else None)
-        if self.epoch == 1:
-            check_labels(self.labels, len(self.inputs), logits.shape[1])
-        return logits
+from falconcal.training.common_settings import TrainingSettings
+from falconcal.training.losses import cross_entropy, l2_penalty
+from falconcal.training.step import Step
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Named terms whose sum is minimised with an optimiser of its own."""
+    """Named terms whose sum is minimised with an optimiser of its own.
+
+    Args:
+        name: The name of the objective in records, as in ``clean/cross_entropy``.
+        terms: Takes a ``Step`` and returns the terms by name, each a scalar with a gradient.
+        optimizer: Makes the optimiser from the list of weights.
+        batch_fraction: The fraction of batches that it takes part in, chosen at random.
+        keeps_input_gradient: Whether it leaves the gradient at the perturbation point to the next.
+        reduction: Whether a term is a mean or a sum over the examples of a batch.
+        perturbs: Whether it moves what enters the model, so that the point must be known.
+        updates_running_statistics: Whether running statistics (BatchNorm) see its batches.
+        network: The auxiliary network whose weights it steps; None is the model.
+        counts_examples: Whether its terms need the number of training examples.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.training import Objective
+        >>> def terms(step):
+        ...     return {"squares": step.logits().square().mean()}
+        >>> objective = Objective("small", terms, torch.optim.SGD, batch_fraction=0.5)
+        >>> objective.reduction
+        'mean'
+    """
 
     name: str
     terms: Callable[[Step], dict[str, Tensor]]
     optimizer: Callable[[list[nn.Parameter]], Optimizer]
-    share: float = 1.0  # of the batches, chosen at random
+    batch_fraction: float = 1.0
     keeps_input_gradient: bool = False
-    reduction: Literal["mean", "sum"] = "mean"  # of the terms, over the examples of a batch
-    perturbs: bool = False  # whether it moves what enters the model
-    updates_running_statistics: bool = (
-        True  # whether running statistics (BatchNorm) see its batches
-    )
-    network: str | None = None  # the auxiliary network whose weights it steps; None is the model
+    reduction: Literal["mean", "sum"] = "mean"
+    perturbs: bool = False
+    updates_running_statistics: bool = True
+    network: str | None = None
+    counts_examples: bool = False
 
 
-def annealed(weight: float, epoch: int, epochs: int, share: float) -> float:
-    """Return the weight at an epoch, counted from 1: it rises linearly over a share of epochs."""
-    return min(weight, weight * epoch / (share * epochs))
+def clean_terms(settings: TrainingSettings, step: Step) -> dict[str, Tensor]:
+    """Return the cross-entropy of the clean batch, and the L2 penalty where it has a weight.
 
+    Args:
+        settings: The method, of which ``l2_weight`` is used.
+        step: The batch.
 
-class BackwardEngine(Protocol):
-    """Who runs backward passes, as Fabric does: it knows the precision and the processes."""
+    Returns:
+        The terms ``cross_entropy`` and, unless its weight is 0, ``l2``.
 
-    def backward(self, tensor: Tensor) -> None: ...
-
-    def clip_gradients(self, module: nn.Module, optimizer: Any, *, max_norm: float) -> object: ...
-
-
-Terms = dict[str, dict[str, Tensor]]  # objective -> term -> value
-
-
-def run_steps(
-    fabric: BackwardEngine,
-    steps: list[Step],
-    objectives: list[Objective],
-    optimizers: list[Any],
-    clip_norm: float | None = None,
-) -> Terms:
-    """Step each objective that takes part once, over batches that count as one; return its terms.
-
-    An example counts as much in any batch and any process, however many others are there. All is
-    drawn from the first batch's random numbers.
+    Example:
+        >>> import torch
+        >>> from falconcal.training import Step, clean_terms
+        >>> from falconcal.methods import L2Dropout
+        >>> batch = torch.zeros(2, 4), torch.tensor([0, 1])
+        >>> step = Step(torch.nn.Linear(4, 3), *batch, 1, 20, torch.Generator())
+        >>> list(clean_terms(L2Dropout(l2_weight=0.1), step))
+        ['cross_entropy', 'l2']
     """
-    shares = _shares(steps)
-    drawn = [
-        (objective, optimizer)
-        for objective, optimizer in zip(objectives, optimizers, strict=True)
-        if objective.share == 1 or torch.rand((), generator=steps[0].random) < objective.share
-    ]
-    terms: Terms = {}
-    for place, (objective, optimizer) in enumerate(drawn):
-        # an input gradient is worth its cost only if somebody after takes part
-        keep = objective.keeps_input_gradient and place + 1 < len(drawn)
-        optimizer.zero_grad(set_to_none=True)
-        weights = shares if objective.reduction == "mean" else [1.0] * len(steps)
-        weighted = list(zip(steps, weights, strict=True))
-        parts = [_backward(fabric, step, objective, keep, weight) for step, weight in weighted]
-        if clip_norm is not None:
-            fabric.clip_gradients(steps[0].trained(objective), optimizer, max_norm=clip_norm)
-        optimizer.step()
-        terms[objective.name] = _together(parts, weights, steps[0].processes)
-    return terms
+    return data_terms(settings, step, step.logits())
 
 
-def _shares(steps: list[Step]) -> list[float]:
-    """Return each batch's share of the examples that all processes step on together."""
-    labels = [step.labels for step in steps]
-    whole = steps[0].processes.examples(labels)
-    return [len(part) / whole for part in labels]
+def data_terms(settings: TrainingSettings, step: Step, logits: Tensor) -> dict[str, Tensor]:
+    """Return the terms of ``clean_terms`` for logits that are computed already."""
+    return {"cross_entropy": cross_entropy(logits, step.labels), **l2_terms(settings, step)}
 
 
-def _backward(
-    fabric: BackwardEngine, step: Step, objective: Objective, keep: bool, weight: float
-) -> dict[str, Tensor]:
-    """Add one batch's gradient of an objective and return its terms."""
-    step.keep_input_gradient = keep
-    share = weight * step.processes.count  # gradients are averaged over processes
-    unseen = (
-        nullcontext() if objective.updates_running_statistics else unseen_statistics(step.model)
-    )
-    with unseen, _enough_examples(len(step.labels)):
-        terms = objective.terms(step)
-        total = torch.stack(list(terms.values())).sum()
-        fabric.backward(total if share == 1 else share * total)
-    if keep and step.kept_point is not None:
-        step.input_gradient, step.kept_point = step.kept_point.grad, None
-        step.inputs.requires_grad_(False)
-        step.inputs.grad = None
-    return {name: term.detach() for name, term in terms.items()}
+def l2_terms(settings: TrainingSettings, step: Step) -> dict[str, Tensor]:
+    """Return the weighted L2 penalty of a model's dense weights.
 
+    Args:
+        settings: The method, of which ``l2_weight`` is used.
+        step: The batch, of which the model is used.
 
-def _together(
-    parts: list[dict[str, Tensor]], weights: list[float], processes: TrainingProcesses
-) -> dict[str, Tensor]:
-    """Return the terms of the whole batch, all its parts in all processes."""
-    if len(parts) == processes.count == 1:
-        return parts[0]
-    sums = {
-        name: torch.stack(
-            [weight * part[name] for part, weight in zip(parts, weights, strict=True)]
-        ).sum()
-        for name in parts[0]
-    }
-    return {name: processes.total(value) for name, value in sums.items()}
+    Returns:
+        The term ``l2``, or no term where the weight is 0.
 
+    Raises:
+        UserError: If the model has no ``nn.Linear`` layer.
 
-@contextmanager
-def _enough_examples(count: int) -> Iterator[None]:
-    """Say what to do where batch norm has but one example to norm by."""
-    try:
-        yield
-    except ValueError as error:
-        if count > 1 or "more than 1 value per channel" not in str(error):
-            raise
-        raise UserError(
-            "expected at least 2 examples in every batch of a model with batch norm, got a batch "
-            "of 1: choose another batch size, or drop the last batch (drop_last=True in a "
-            "DataLoader)."
-        ) from None
-
-
-@contextmanager
-def unseen_statistics(model: nn.Module) -> Iterator[None]:
-    """Let what happens inside change copies of running statistics, not themselves.
-
-    They are exchanged, not written back: a backward pass may yet ask whether they were written to.
+    Example:
+        >>> import torch
+        >>> from falconcal.training import Step, l2_terms
+        >>> from falconcal.methods import L2Dropout
+        >>> batch = torch.zeros(2, 4), torch.tensor([0, 1])
+        >>> step = Step(torch.nn.Linear(4, 3), *batch, 1, 20, torch.Generator())
+        >>> l2_terms(L2Dropout(), step)
+        {}
     """
-    layers = [layer for layer in model.modules() if getattr(layer, "track_running_stats", False)]
-    kept = [(layer, *pair) for layer in layers for pair in layer.named_buffers(recurse=False)]
-    for layer, name, buffer in kept:
-        setattr(layer, name, buffer.clone())
-    try:
-        yield
-    finally:
-        for layer, name, buffer in kept:
-            setattr(layer, name, buffer)
+    if settings.l2_weight == 0:
+        return {}
+    return {"l2": settings.l2_weight * l2_penalty(step.model)}
+
+
+def adam(settings: TrainingSettings) -> partial[Adam]:
+    """Return what makes Adam at the learning rate of the settings, fused into one kernel.
+
+    Args:
+        settings: The method, of which ``learning_rate`` is used.
+
+    Returns:
+        A function from a list of weights to their optimiser.
+
+    Example:
+        >>> from torch import nn
+        >>> from falconcal.methods import L2Dropout
+        >>> from falconcal.training import adam
+        >>> adam(L2Dropout(learning_rate=0.01))(nn.Linear(4, 3).parameters()).defaults["lr"]
+        0.01
+    """
+    return partial(Adam, lr=settings.learning_rate, fused=True)
+
+
+def annealed(weight: float, epoch: int, epochs: int, fraction: float) -> float:
+    """Return a weight that rises linearly over the first epochs.
+
+    Args:
+        weight: The weight once it has risen.
+        epoch: The epoch, counted from 1.
+        epochs: The number of epochs.
+        fraction: The fraction of the epochs over which it rises.
+
+    Returns:
+        The weight at that epoch.
+
+    Example:
+        >>> from falconcal.training import annealed
+        >>> [annealed(50.0, epoch, 20, 0.5) for epoch in (1, 5, 10, 20)]
+        [5.0, 25.0, 50.0, 50.0]
+    """
+    return min(weight, weight * epoch / (fraction * epochs))

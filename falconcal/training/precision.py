@@ -1,4 +1,4 @@
-"""The precision of training; in double precision outputs and losses stay double too."""
+"""The precision of training; in double precision, outputs and losses stay double too."""
 
 from typing import Any, Literal
 
@@ -12,25 +12,25 @@ Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
 class DoubleThroughout(DoublePrecision):
-    """Double precision whose outputs are left alone: Fabric's own turns them into float32."""
+    """Double precision that leaves outputs as they are: Fabric's own turns them into float32."""
 
     def convert_output(self, data: Any) -> Any:
         return data
 
 
 def of_precision(precision: Precision) -> dict[str, Any]:
-    """Return what to ask Fabric for."""
+    """Return Fabric's arguments for a precision."""
     return {"plugins": DoubleThroughout()} if precision == "64-true" else {"precision": precision}
 
 
 def as_precise(fabric: Fabric, inputs: Tensor) -> Tensor:
-    """Return inputs as precise as the training is, so that they are perturbed so too."""
+    """Return inputs in the precision of training, so that they are perturbed in it too."""
     converted: Tensor = fabric.strategy.precision.convert_input(inputs)
     return converted
 
 
 def check_precision(fabric: Fabric) -> None:
-    """Refuse a Fabric from outside under which the loss would be computed in float32."""
+    """Refuse a Fabric of the user's under which the loss would be computed in float32."""
     if type(fabric.strategy.precision) is DoublePrecision:
         raise UserError(
             'expected a Fabric that leaves outputs as they are, got precision "64-true", which '

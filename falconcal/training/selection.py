@@ -2,8 +2,8 @@
 
 The criterion is the mean over families of the mean ECE over a family's levels. Families are the
 clean validation data, FGSM at the ten epsilons, and shifts that the study does not test. It counts
-only where validation accuracy is within ``ACCURACY_SLACK`` of the reference: a model that knows
-nothing is perfectly calibrated.
+only where validation accuracy is within ``ACCURACY_SLACK`` of the reference, because a model that
+knows nothing is perfectly calibrated.
 """
 
 import copy
@@ -30,12 +30,12 @@ from falconcal.shifts import Shift, shift_context
 from falconcal.shifts.fgsm import EPSILONS, perturb
 
 ACCURACY_SLACK = 0.01
-CHECKED_EPOCHS = 10  # epochs that are judged in a training, evenly spread, the last among them
+CHECKED_EPOCHS = 10  # epochs whose criterion is computed, evenly spread and with the last
 
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """Validation accuracy, and the criterion: the lower the better."""
+    """Validation accuracy, and the criterion, of which lower is better."""
 
     accuracy: float
     criterion: float
@@ -44,13 +44,13 @@ class CriterionResult:
 
 @dataclass(frozen=True, eq=False)
 class ShiftedValidation:
-    """Validation data with its families made once, so that every method meets the same images.
+    """Validation data with its families made once, so that every method sees the same images.
 
-    It walks like the clean validation data, all of it, so it can stand wherever that does.
+    Iterating over it gives all of the clean validation data, so it can be passed as that.
     """
 
     whole: Part
-    clean: Examples  # those that are judged
+    clean: Examples  # those that the criterion is computed on
     families: Mapping[str, tuple[Tensor, ...]]  # name -> inputs (N, ...) of each level
     required_accuracy: float = 0.0
 
@@ -67,15 +67,14 @@ class ShiftedValidation:
 
 
 def shifted_validation(
-    data: Part, reference: nn.Module, shifts: Iterable[Shift], judged: int | None = None
+    data: Part, reference: nn.Module, shifts: Iterable[Shift], examples: int | None = None
 ) -> ShiftedValidation:
     """Make the families: FGSM against a fixed reference model, and the given shifts.
 
-    ``judged`` is of how many examples; all unless given.
-
-    Tokens are whole numbers and cannot be moved along a gradient: they have no family of FGSM.
+    ``examples`` is the number of validation examples that they are made of; None takes all. Tokens
+    are whole numbers and cannot be moved along a gradient, so they have no family of FGSM.
     """
-    clean = sample(data, judged)
+    clean = sample(data, examples)
     clean = clean.first(len(clean))
     families: dict[str, tuple[Tensor, ...]] = {"clean": (clean.inputs,)}
     if clean.inputs.is_floating_point():
@@ -114,24 +113,24 @@ def validation_criterion(
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An epoch that may yet turn out the best, with its weights."""
+    """An epoch that may still turn out to be the best, with its weights."""
 
     epoch: int
-    judgement: CriterionResult
+    result: CriterionResult
     weights: dict[str, Any]
 
     def beats(self, other: "Candidate") -> bool:
-        """Tell whether the other can never be chosen: no more accurate, no lower criterion."""
-        mine, theirs = self.judgement, other.judgement
+        """Return whether the other can never be chosen: no more accurate, no lower criterion."""
+        mine, theirs = self.result, other.result
         return mine.accuracy >= theirs.accuracy and mine.criterion <= theirs.criterion
 
 
 class EpochSelector:
     """Keeps the epoch of the lowest criterion among those that are accurate enough.
 
-    Enough is within the slack of the best accuracy seen, and of the reference's. Where no epoch is,
-    the most accurate one is kept. Which accuracy is best is known at the end alone, so every epoch
-    that may yet win is held, and no other.
+    Accurate enough is within the slack of the best accuracy seen, and of the reference's. If no
+    epoch is, the most accurate one is kept. The best accuracy is known only at the end, so every
+    epoch that may still be chosen is held, and no other.
     """
 
     def __init__(
@@ -143,38 +142,37 @@ class EpochSelector:
         agree: Callable[[list[float]], list[float]] | None = None,
     ) -> None:
         self.validation, self.bounds, self.patience = validation, bounds, patience
-        self.agree = agree  # on figures, where several processes come to their own
-        # whoever waits for so many epochs looks at every one
-        parts = CHECKED_EPOCHS if patience is None else epochs
-        self.judged = {-(-epochs * part // parts) for part in range(1, parts + 1)}
+        self.agree = agree  # on one result, where several processes each compute it
+        parts = CHECKED_EPOCHS if patience is None else epochs  # with patience, every epoch
+        self.checked_epochs = {-(-epochs * part // parts) for part in range(1, parts + 1)}
         self.required = getattr(validation, "required_accuracy", 0.0)
         self.candidates: list[Candidate] = []
 
-    def judge(self, model: nn.Module, epoch: int) -> dict[str, float]:
-        """Judge the model after an epoch, hold it if it may win, and return the figures."""
-        if epoch not in self.judged:
+    def check(self, model: nn.Module, epoch: int) -> dict[str, float]:
+        """Compute the criterion after an epoch, hold it if it may be chosen, return the figures."""
+        if epoch not in self.checked_epochs:
             return {}
-        judgement = self._agreed(validation_criterion(model, self.validation, self.bounds))
-        self.required = max(self.required, judgement.accuracy - ACCURACY_SLACK)
-        self._hold(Candidate(epoch, judgement, copy.deepcopy(model.state_dict())))
-        return {"accuracy": judgement.accuracy, "criterion": judgement.criterion}
+        result = self._agreed(validation_criterion(model, self.validation, self.bounds))
+        self.required = max(self.required, result.accuracy - ACCURACY_SLACK)
+        self._hold(Candidate(epoch, result, copy.deepcopy(model.state_dict())))
+        return {"accuracy": result.accuracy, "criterion": result.criterion}
 
     def out_of_patience(self, epoch: int) -> bool:
-        """Tell whether the best epoch lies so far back that training ends."""
+        """Return whether the best epoch lies so far back that training ends."""
         return self.patience is not None and epoch - self.best().epoch >= self.patience
-
-    def _agreed(self, judgement: CriterionResult) -> CriterionResult:
-        if self.agree is None:
-            return judgement
-        right, criterion = self.agree([judgement.accuracy, judgement.criterion])
-        return replace(judgement, accuracy=right, criterion=criterion)
 
     def best(self) -> Candidate:
         """Return the candidate that is kept."""
-        enough = [one for one in self.candidates if one.judgement.accuracy >= self.required]
-        if enough:
-            return min(enough, key=lambda one: one.judgement.criterion)
-        return max(self.candidates, key=lambda one: one.judgement.accuracy)
+        accurate = [one for one in self.candidates if one.result.accuracy >= self.required]
+        if accurate:
+            return min(accurate, key=lambda one: one.result.criterion)
+        return max(self.candidates, key=lambda one: one.result.accuracy)
+
+    def _agreed(self, result: CriterionResult) -> CriterionResult:
+        if self.agree is None:
+            return result
+        right, criterion = self.agree([result.accuracy, result.criterion])
+        return replace(result, accuracy=right, criterion=criterion)
 
     def _hold(self, new: Candidate) -> None:
         if any(old.beats(new) for old in self.candidates):

@@ -59,6 +59,7 @@ def wrong(case: Case, home: Watched) -> str:
     return "" if as_expected else f"{case.words!r} is not in: {answer.message}"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("surface", dict.fromkeys(case.surface for case in CASES))
 def test_bad_inputs_get_a_code_and_words_and_leave_nothing(surface: str, home: Watched) -> None:
     tried = [case for case in CASES if case.surface == surface]
@@ -67,6 +68,7 @@ def test_bad_inputs_get_a_code_and_words_and_leave_nothing(surface: str, home: W
     assert {title: reason for title, reason in found.items() if reason} == {}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("case", SEPARATE, ids=str)
 def test_in_a_process_of_its_own_it_is_the_same(case: Case, home: Watched) -> None:
     root = ROOT
@@ -81,6 +83,7 @@ def test_in_a_process_of_its_own_it_is_the_same(case: Case, home: Watched) -> No
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("command", ["score", "predict"])
 def test_what_a_file_says_cannot_steer_the_terminal(
     command: str, home: Watched, tmp_path: Path

@@ -1,18 +1,26 @@
 """The command as a user meets it: a process of its own, its output and its exit code."""
 
+import dataclasses
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Annotated, Literal
 
 import polars
 import pytest
+from pydantic import Field
 
 import falconcal
-from falconcal.cli.catalogue_tables import CATALOGUE
+from falconcal.cli.catalogue_tables import CATALOGUE, method_settings
+from falconcal.core.settings import NonNegative, settings
+from falconcal.methods import METHODS
 from tests.helpers.command import COMMAND, run
 from tests.helpers.paths import STRIPES
 from tests.helpers.stripes import TRUST
+
+pytestmark = pytest.mark.end_to_end
 
 STUDY = STRIPES
 
@@ -55,7 +63,7 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
 
     again = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert again.returncode == 0
-    assert again.stdout.count("complete already") == 2
+    assert again.stdout.count("already complete") == 2
     assert (out / "rows.parquet").read_bytes() == before
 
     other = run(
@@ -94,7 +102,7 @@ def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
     assert process.returncode == 1
     assert "Traceback" not in complaint
     assert "Complete runs" in complaint
-    assert "To go on: falconcal run" in complaint
+    assert "To resume: falconcal run" in complaint
     assert complete.exists()
 
 
@@ -124,3 +132,45 @@ def test_mistakes_get_a_message_a_code_and_no_traceback(
     assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_list_shows_the_settings_of_methods() -> None:
+    answer = run("list", "methods", "--settings")
+    assert answer.returncode == 0, answer.stderr
+    sections = dict(
+        part.split("\n", 1) for part in re.split(r"\n(?=\w)", answer.stdout.rstrip("\n"))
+    )
+    assert [title.partition(":")[0] for title in sections] == list(METHODS)
+    for (title, text), method in zip(sections.items(), METHODS.values(), strict=True):
+        shown = re.findall(r"^  (\w+): .+, (?:default .+|required)$", text, re.MULTILINE)
+        assert shown == [field.name for field in dataclasses.fields(method)], title  # type: ignore[arg-type]
+    falcon = next(text for title, text in sections.items() if title.startswith("falcon:"))
+    assert '  keep: "last" | "best", default "last"' in falcon
+    assert "  patience: int | none, default none" in falcon
+    assert "  epochs: int, default" in falcon
+
+
+def test_settings_of_a_method_are_described_by_the_strings_below_them() -> None:
+    @settings
+    class Plain:
+        rate: NonNegative = 0.5
+        """How fast."""
+
+    @settings
+    class Further(Plain):
+        kinds: Annotated[tuple[str, ...], Field(strict=False)]
+        """Which kinds
+        there are."""
+        mode: Literal["a", "b"] | None = None
+
+    assert method_settings(Further) == [
+        ("rate", "float", "0.5", "How fast."),
+        ("kinds", "list of str", "", "Which kinds\nthere are."),
+        ("mode", '"a" | "b" | none', "none", ""),
+    ]
+
+
+def test_settings_are_those_of_methods() -> None:
+    answer = run("list", "shifts", "--settings")
+    assert answer.returncode == 2
+    assert "falconcal list methods --settings" in answer.stderr

@@ -28,6 +28,7 @@ def test_threads_are_shared_out_and_each_has_one(monkeypatch: pytest.MonkeyPatch
     assert [child_processes.threads_each(workers) for workers in (1, 2, 3, 8)] == [7, 3, 2, 1]
 
 
+@pytest.mark.end_to_end
 def test_a_process_has_its_threads_and_ctrl_c_is_not_for_it() -> None:
     here, there = multiprocessing.Pipe()
     process = child_processes.start_process(sleep, there, threads=2)
@@ -53,6 +54,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.end_to_end
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
@@ -71,6 +73,7 @@ def test_a_process_ends_with_its_starter_at_once_even_while_it_imports(
     wait_for(lambda: not alive(worker), seconds=2)
 
 
+@pytest.mark.end_to_end
 def test_starting_processes_does_not_wait_for_torch() -> None:
     code = "import sys, falconcal.core.child_processes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

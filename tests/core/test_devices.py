@@ -82,6 +82,7 @@ def test_metrics(metric: str, other: torch.device) -> None:
     assert value == pytest.approx(METRICS[metric](predictions(CPU)), abs=1e-9)
 
 
+@pytest.mark.end_to_end
 def test_intervals_and_the_whole_assessment(other: torch.device) -> None:
     for metric in ("ece", "classwise_ece"):
         there, here = interval(predictions(other), metric), interval(predictions(CPU), metric)
@@ -103,6 +104,7 @@ def test_calibrators(name: str, other: torch.device) -> None:
 
 
 # those that need no more than the inputs
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [name for name, shift in SHIFTS.items() if not shift.needs])
 def test_shifts(name: str, other: torch.device) -> None:
     def shifted(device: torch.device) -> Tensor:
@@ -154,8 +156,9 @@ def make_step(kind: str, device: torch.device, method: Method | None = None) -> 
         2,
         generator,
         bounds=bounds,
-        bare=model,
+        unwrapped_model=model,
         perturbation_point=perturbation_point,
+        training_examples=6,
     )
 
 
@@ -173,6 +176,7 @@ BATCHES += [
 ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("name", "kind"), BATCHES)
 def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> None:
     def run(device: torch.device) -> Tensor:
@@ -184,8 +188,6 @@ def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> Non
 
 
 def objectives_of(method: Method) -> list[Objective]:
-    if isinstance(method, VariationalMethod):
-        return method.objectives(examples=6)
     found: list[Objective] = method.objectives()  # type: ignore[attr-defined]
     return found
 
@@ -201,6 +203,7 @@ def test_perturbations_of_falcon(direction: Direction, other: torch.device) -> N
     check(run, other)
 
 
+@pytest.mark.end_to_end
 def test_attacks_predictions_and_evaluation(other: torch.device) -> None:
     def attacked(device: torch.device) -> Tensor:
         step = make_step("rows", device)

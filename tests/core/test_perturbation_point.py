@@ -61,6 +61,7 @@ def sentences(count: int = 80) -> list[tuple[Tensor, Tensor]]:
     return list(zip(tokens.split(20), labels.split(20), strict=True))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", [Text, Transformer])
 @pytest.mark.parametrize("gradient", ["exact", "shared"])
 def test_token_models_are_trained_with_falcon(kind: type[nn.Module], gradient: str) -> None:
@@ -126,7 +127,7 @@ def test_an_embed_that_forward_does_not_use_is_refused() -> None:
     (tokens, _), *_ = sentences()
     model = Crooked()
     perturbation_point = find_perturbation_point(model, tokens)
-    with pytest.raises(UserError, match="go through its embedding"):
+    with pytest.raises(UserError, match="use its embedding"):
         perturbation_point.run(model, tokens, perturbation_point.point(tokens))
 
 

@@ -18,14 +18,15 @@ from falconcal.data import (
     load_dataset,
     load_test,
 )
-from falconcal.data.sets.digits import split
+from falconcal.data.sets.digits import split_digits
 from falconcal.errors import UserError
 from tests.helpers.official_layouts import MADE
 from tests.helpers.small_data import stripes
 
-TRAINABLE = [name for name in DATASETS if name != "objectnet"]  # which is for testing alone
+TRAINABLE = [name for name in DATASETS if name != "objectnet"]  # which is for testing only
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path: Path) -> None:
     settings = MADE[name](tmp_path / name) if name in MADE else {}
@@ -44,6 +45,7 @@ def test_every_dataset_is_finite_within_bounds_and_labelled(name: str, tmp_path:
                 dataset.bounds.check(inputs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", DATASETS)
 def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) -> None:
     settings = MADE[name](tmp_path / name) if name in MADE else {}
@@ -73,7 +75,7 @@ def test_the_split_of_digits_is_fixed_disjoint_and_stratified() -> None:
     from sklearn.datasets import load_digits
 
     labels = load_digits().target
-    parts = split(labels)
+    parts = split_digits(labels)
     together = sorted(index for part in parts for index in part.tolist())
     assert together == list(range(1797))
     for part in parts:
@@ -127,7 +129,7 @@ def test_bounds_out_of_order_are_refused(low: float, high: float) -> None:
 
 
 def test_a_batch_of_no_examples_is_refused() -> None:
-    with pytest.raises(UserError, match="at least 1 example"):
+    with pytest.raises(UserError, match="batch size of 1 or more"):
         stripes(3).batches(0)
 
 
@@ -157,5 +159,5 @@ def test_tokens_and_their_texts_travel_with_the_examples() -> None:
         Examples(tokens, labels, tokens=3)
     with pytest.raises(UserError, match="leave tokens empty"):
         Examples(tokens.float(), labels, tokens=4)
-    with pytest.raises(UserError, match="a text an example, 2, got 1"):
+    with pytest.raises(UserError, match=r"one text per example \(2\), got 1"):
         Examples(tokens, labels, texts=texts.part(0, 1))

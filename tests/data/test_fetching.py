@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from falconcal.cli import app
 from falconcal.data import data_files, load_dataset, load_test
 from falconcal.data.data_files import SOURCES, DataFile
-from falconcal.data.fetching import RemoteFile, fetch, offline
+from falconcal.data.fetching import RemoteFile, fetch_file, offline
 from falconcal.data.locations import cache_folder
 from falconcal.errors import UserError
 from tests.helpers.official_layouts import write_archive, write_cifar10, write_mnist
@@ -95,16 +95,16 @@ def remote(server: Server, *folders: str, content: bytes = CONTENT) -> RemoteFil
 
 def test_the_right_file_arrives_and_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "folder" / "file.bin"
-    assert fetch(remote(server, "good"), target) == target
+    assert fetch_file(remote(server, "good"), target) == target
     assert target.read_bytes() == CONTENT
-    fetch(remote(server, "good"), target)
+    fetch_file(remote(server, "good"), target)
     assert server.asked == ["/good/file.bin"]
 
 
 def test_a_file_that_was_cut_off_on_disk_is_fetched_anew(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "file.bin"
     target.write_bytes(CONTENT[:100])
-    fetch(remote(server, "good"), target)
+    fetch_file(remote(server, "good"), target)
     assert target.read_bytes() == CONTENT
 
 
@@ -115,7 +115,7 @@ def test_after_a_mirror_that_fails_comes_the_next(
     wanted = remote(server, first, "good")
     if first == "good":  # nobody listens there
         wanted = replace(wanted, urls=("http://127.0.0.1:9/file.bin", wanted.urls[1]))
-    assert fetch(wanted, tmp_path / "file.bin").read_bytes() == CONTENT
+    assert fetch_file(wanted, tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 def test_wrong_and_broken_files_are_refused_and_leave_nothing(
@@ -123,7 +123,7 @@ def test_wrong_and_broken_files_are_refused_and_leave_nothing(
 ) -> None:
     target = tmp_path / "folder" / "file.bin"
     with pytest.raises(UserError, match=r"cannot download file\.bin") as raised:
-        fetch(remote(server, "good", "broken", "gone", content=CONTENT[::-1]), target)
+        fetch_file(remote(server, "good", "broken", "gone", content=CONTENT[::-1]), target)
     words = str(raised.value)
     assert "/good/file.bin: gave another file than was published (wrong checksum)" in words
     assert "/broken/file.bin: " in words
@@ -133,16 +133,17 @@ def test_wrong_and_broken_files_are_refused_and_leave_nothing(
     assert not target.parent.exists()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", ["endless", "huge", "packed"])
 def test_what_is_longer_than_published_is_given_up_at_once(
     server: Server, tmp_path: Path, kind: str
 ) -> None:
     target = tmp_path / "folder" / "file.bin"
     with pytest.raises(UserError, match=f"/{kind}/file.bin: gives more than the 102,400 bytes"):
-        fetch(remote(server, kind), target)
+        fetch_file(remote(server, kind), target)
     assert not target.parent.exists()
     assert server.sent < ENDLESS / 10
-    assert fetch(remote(server, kind, "good"), target).read_bytes() == CONTENT
+    assert fetch_file(remote(server, kind, "good"), target).read_bytes() == CONTENT
 
 
 def test_offline_means_offline(
@@ -151,7 +152,7 @@ def test_offline_means_offline(
     monkeypatch.setenv("FALCONCAL_OFFLINE", "1")
     assert offline()
     with pytest.raises(UserError, match=r"downloads are switched off.*--offline"):
-        fetch(remote(server, "good"), tmp_path / "file.bin")
+        fetch_file(remote(server, "good"), tmp_path / "file.bin")
     assert server.asked == []
 
 

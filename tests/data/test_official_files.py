@@ -60,9 +60,9 @@ def test_the_folder_of_the_environment_is_found_and_a_path_comes_before_it(
     assert len(load_test("mnist")) == 20
     assert len(load_test("mnist", path=str(tmp_path / "own"))) == 30
     monkeypatch.setenv("FALCONCAL_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match=r"FALCONCAL_DATA is .*no folder"):
+    with pytest.raises(UserError, match=r"FALCONCAL_DATA is .*not a folder"):
         load_test("mnist")
-    with pytest.raises(UserError, match="there is nothing"):
+    with pytest.raises(UserError, match="nothing is there"):
         load_test("mnist", path=str(tmp_path / "nowhere"))
 
 
@@ -112,6 +112,7 @@ def write_cifar_arrays(folder: Path) -> None:
     numpy.save(folder / "test_labels.npy", cyclic(20))
 
 
+@pytest.mark.end_to_end
 def test_cifar_reads_the_same_from_every_layout(tmp_path: Path) -> None:
     plain, packed, arrays = (tmp_path / name for name in ("plain", "packed", "arrays"))
     write_cifar10(plain)
@@ -203,6 +204,7 @@ def test_the_real_clothes_are_there_as_outliers(real_data: Path) -> None:
     assert clothes.labels.bincount().tolist() == [1000] * 10
 
 
+@pytest.mark.end_to_end
 def test_the_real_test_images_of_cifar_are_the_official_ones(real_data: Path) -> None:
     test = load_test("cifar10", path=str(real_data / "cifar-10"))
     assert isinstance(test, Images)

@@ -48,7 +48,7 @@ def test_folders_of_parts_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [len(part) for part in (found.train, found.validation, found.test)] == [8, 4, 6]
     assert found.train.shape == (1, 6, 6)
     write_images(tmp_path / "test", ("c",), 1)
-    with pytest.raises(UserError, match=r"test: .*classes that training lacks: c"):
+    with pytest.raises(UserError, match=r"test: .*classes that training does not have: c"):
         load_dataset("image_folder", path=str(tmp_path), size=6)
 
 
@@ -62,6 +62,7 @@ def test_a_folder_that_is_none_of_images_is_refused(tmp_path: Path) -> None:
         load_dataset("image_folder", path=str(tmp_path / "own"), size=6)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streamed_images_are_those_in_memory(tmp_path: Path, workers: int) -> None:
     settings = write_image_folder(tmp_path)
@@ -81,6 +82,7 @@ def test_streamed_images_are_those_in_memory(tmp_path: Path, workers: int) -> No
         _ = streamed.train.inputs
 
 
+@pytest.mark.end_to_end
 def test_imagenet_is_streamed_and_evaluated_in_pixels(tmp_path: Path) -> None:
     found = load_dataset("imagenet", **write_imagenet(tmp_path))
     assert [len(part) for part in (found.train, found.validation, found.test)] == [9, 9, 9]
@@ -123,7 +125,7 @@ def test_objectnet_has_known_classes_and_outliers_without_their_borders(tmp_path
     assert isinstance(known, StreamedImages)
     assert known.border == 2
     assert known.first(1).inputs.shape == (1, 3, 224, 224)
-    with pytest.raises(UserError, match="for testing alone"):
+    with pytest.raises(UserError, match="for testing only"):
         load_dataset("objectnet", **settings)
     (tmp_path / "mappings" / "imagenet_to_label_2012_v2").unlink()
     with pytest.raises(UserError, match="imagenet_to_label_2012_v2, which is part of"):
@@ -202,7 +204,7 @@ def test_a_csv_file_is_numbers_and_a_column_of_labels(tmp_path: Path) -> None:
         load_dataset("csv", **settings)
     (tmp_path / "test.csv").write_text("width,height,label\n1,2,maybe\n")
     write_csv(tmp_path)
-    with pytest.raises(UserError, match="label 'maybe', which training lacks"):
+    with pytest.raises(UserError, match="label 'maybe', which training does not have"):
         load_dataset("csv", **settings, test=str(tmp_path / "test.csv"))
 
 

@@ -10,7 +10,7 @@ import torch
 from falconcal.data import load_dataset
 from falconcal.data.sets.sensors import (
     CHANNELS,
-    CLASSES,
+    FAULT_CLASSES,
     LEAD,
     MACHINES,
     RATE,
@@ -29,7 +29,7 @@ SPEED, SECONDS = 29.0, 8
 def conditions(fault: str, **changes: object) -> Conditions:
     """Return one window on a test bench: the speed is known, nothing lies over the bearing."""
     bench = Conditions(
-        fault=torch.tensor([CLASSES.index(fault)]),
+        fault=torch.tensor([FAULT_CLASSES.index(fault)]),
         severity=torch.tensor([10.0]),
         speed=torch.tensor([SPEED]),
         load=torch.ones(1),
@@ -69,7 +69,7 @@ def test_orders_are_those_that_makers_state_for_the_bearing() -> None:
     assert Bearing().orders == pytest.approx(stated, rel=1e-3)
 
 
-@pytest.mark.parametrize("fault", CLASSES[1:])
+@pytest.mark.parametrize("fault", FAULT_CLASSES[1:])
 def test_the_envelope_spectrum_peaks_at_the_fault_frequency(fault: str) -> None:
     expected = SPEED * Bearing().orders[fault]
     frequency, height = highest(signal(conditions(fault)), 60, 220)
@@ -153,7 +153,7 @@ def test_machines_stay_as_they_are_while_speed_and_load_vary() -> None:
 def test_the_windows_are_scaled_seeded_and_balanced() -> None:
     data = load_dataset("sensors", windows=1)
     sizes = [len(part) for part in (data.train, data.validation, data.test)]
-    assert sizes == [count * len(CLASSES) for count in MACHINES]
+    assert sizes == [count * len(FAULT_CLASSES) for count in MACHINES]
     assert data.train.shape == (1024, CHANNELS)
     inputs = data.train.first(len(data.train)).inputs
     torch.testing.assert_close(inputs.std((0, 1)), torch.ones(CHANNELS), rtol=1e-4, atol=0)

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from falconcal.evidence import paired_difference
-from falconcal.evidence.binned_errors import BINNED, inverted_test_interval
+from falconcal.evidence.binned_errors import BINNED_ERRORS, inverted_test_interval
 from falconcal.evidence.comparisons import error_figures
 from falconcal.evidence.differences import (
     ErrorBounds,
@@ -150,11 +150,16 @@ def answers(lowest: float, error: float, seed: int, examples: int = 500) -> Scor
     return Predictions.from_probabilities(probabilities, labels).scores()
 
 
-@pytest.mark.parametrize("name", BINNED)
+@pytest.mark.end_to_end
+@pytest.mark.parametrize(
+    "name", [name for name, metric in METRICS.items() if metric.resampling in BINNED_ERRORS]
+)
 def test_paired_draws_are_distributed_like_those_of_a_plain_loop(name: str) -> None:
     first, second = answers(0.9, 0.0, seed=1), answers(0.2, 0.1, seed=2)
-    residuals = [BINNED[name].residuals(scores) for scores in (first, second)]
-    figures = error_figures(first, second, name, 0.95, 1500, 0, None)
+    residuals = [
+        BINNED_ERRORS[METRICS[name].resampling].residuals(scores) for scores in (first, second)
+    ]
+    figures = error_figures(first, second, METRICS[name], 0.95, 1500, 0, None)
     generator = numpy.random.default_rng(1)
     plain = []
     for _ in range(1500):
@@ -172,6 +177,7 @@ def test_paired_draws_are_distributed_like_those_of_a_plain_loop(name: str) -> N
     assert figures[0].value == pytest.approx(METRICS[name](first))
 
 
+@pytest.mark.end_to_end
 def test_a_sure_and_a_wide_method_without_error_are_not_told_apart() -> None:
     """Percentiles of the paired bootstrap call the wide one worse nearly always."""
     found = []

@@ -16,18 +16,23 @@ from falconcal.evidence import (
     rank_sum,
     signed_rank,
 )
-from falconcal.evidence.binned_errors import BINNED, inverted_test_interval
+from falconcal.evidence.binned_errors import BINNED_ERRORS, inverted_test_interval
 from falconcal.evidence.intervals import bootstrap_values, resample_one_by_one
-from falconcal.evidence.rank_statistics import FIGURES, ORDERED, outlier_draws
-from falconcal.evidence.resampling import MEANS, MOST_CELLS
-from falconcal.metrics import CLASS_METRICS, METRICS, outlier_detection
+from falconcal.evidence.rank_statistics import OUTLIER_FIGURES, RANK_DRAWS, outlier_draws
+from falconcal.evidence.resampling import MOST_CELLS
+from falconcal.metrics import METRICS, Metric, metrics_without, outlier_detection
 from falconcal.metrics.calibration import classwise_calibration_error, rms_calibration_error
 from falconcal.metrics.predictions import Predictions, Scores
 from tests.helpers.calibrated_predictions import calibrated
 from tests.helpers.made_predictions import two_class
 
 # the other errors of calibration are resampled in the bins of the sample, the loop bins anew
-AT_ONCE = (*MEANS, "ece", *ORDERED)
+AT_ONCE = [
+    name
+    for name, metric in METRICS.items()
+    if metric.resampling in ("mean", "proportion", "bin_gaps", *RANK_DRAWS)
+]
+BINNED = [name for name, metric in METRICS.items() if metric.resampling in BINNED_ERRORS]
 
 
 def some_predictions(count: int = 400, seed: int = 0) -> Predictions:
@@ -37,12 +42,12 @@ def some_predictions(count: int = 400, seed: int = 0) -> Predictions:
     return Predictions.from_logits(logits, noisy)
 
 
-@pytest.mark.parametrize("name", [*METRICS, *CLASS_METRICS])
+@pytest.mark.parametrize("name", METRICS)
 def test_an_interval_holds_its_value_and_depends_on_the_seed_alone(name: str) -> None:
     data = some_predictions(120)
     first, again = (interval(data, name, resamples=100, seed=3) for _ in range(2))
     assert first == again
-    assert first.value == pytest.approx({**METRICS, **CLASS_METRICS}[name](data))
+    assert first.value == pytest.approx(METRICS[name](data))
     assert first.low <= first.high
     wider = interval(data, name, resamples=100, seed=3, level=0.99)
     assert wider.high - wider.low >= first.high - first.low
@@ -59,6 +64,7 @@ def test_where_all_or_none_are_right_the_accuracy_is_not_certain(right: bool) ->
     assert pairs.high - pairs.low > found.high - found.low  # two clusters say less than 30 examples
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) -> None:
     scores = some_predictions().scores()
@@ -67,6 +73,7 @@ def test_resamples_at_once_are_distributed_like_resamples_one_by_one(name: str) 
     assert scipy.stats.ks_2samp(at_once, plain).pvalue > 1e-3
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_cells_keep_the_distribution_of_large_data(name: str) -> None:
     scores = some_predictions(3 * MOST_CELLS).scores()
@@ -100,6 +107,7 @@ def test_clusters_stay_together_and_widen_the_interval(name: str) -> None:
     assert naive.high - naive.low < 0.6 * (honest.high - honest.low)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["accuracy", "nll", "brier"])
 def test_intervals_of_means_cover_the_truth_as_often_as_they_say(name: str) -> None:
     truth = METRICS[name](calibrated(400_000, seed=99))
@@ -111,12 +119,13 @@ def test_intervals_of_means_cover_the_truth_as_often_as_they_say(name: str) -> N
 @pytest.mark.parametrize("name", BINNED)
 def test_the_residuals_of_a_sample_give_its_error(name: str) -> None:
     scores = some_predictions().scores()
-    residuals = BINNED[name].residuals(scores)
+    residuals = BINNED_ERRORS[METRICS[name].resampling].residuals(scores)
     plugged_in = {"rms_ce": rms_calibration_error(scores, debiased=False)}
     expected = plugged_in.get(name, METRICS[name](scores))
     assert residuals.norm(residuals.observed()) == pytest.approx(expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("gap", [0.0, 0.03])
 def test_errors_of_calibration_are_covered_though_they_are_biased(gap: float) -> None:
     """Where no bin has an error, every sample shows one: the interval must reach down to 0."""
@@ -145,7 +154,8 @@ def test_a_function_of_scores_has_an_interval_too() -> None:
     assert found.low < found.value < found.high
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("figure", OUTLIER_FIGURES)
 def test_outlier_figures_of_resamples_are_those_of_scikit_learn(figure: str) -> None:
     inside, outside = some_predictions(150, seed=1), some_predictions(100, seed=2)
     surer = Predictions.from_logits(2 * inside.log_probs, inside.labels)
@@ -212,7 +222,7 @@ def test_a_paired_difference_is_narrower_than_two_intervals() -> None:
         paired_difference(first, some_predictions(seed=1), "nll")
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", metrics_without("all_classes"))
 def test_a_method_does_not_differ_from_itself(name: str) -> None:
     data = some_predictions(80)
     same = paired_difference(data, data, name, resamples=50)
@@ -235,6 +245,29 @@ def test_groups_stand_worst_first() -> None:
     assert by_class[0].interval.value == classwise_calibration_error(data.take(torch.arange(4, 8)))
     with pytest.raises(UserError, match="one group per example"):
         by_group(data, groups[:3], "ece")
+
+
+def _least_probability(data: Predictions) -> float:
+    return float(data.probs.amin())
+
+
+def test_a_record_is_enough_for_intervals_differences_and_groups() -> None:
+    """A metric that no table of this package knows, of scores and of all classes."""
+    data = some_predictions(60)
+    nearly = Metric(lambda scores: float((scores.confidence > 0.9).double().mean()), "nearly sure")
+    surest = Metric(_least_probability, "least probability", needs=("labels", "all_classes"))
+    for metric in (nearly, surest):
+        found = interval(data, metric, resamples=50)
+        assert found.low <= found.value == metric(data.scores() if metric is nearly else data)
+        assert len(by_group(data, data.labels.tolist(), metric)) == 4
+    assert paired_difference(data, data, nearly, resamples=50).value == 0
+    with pytest.raises(UserError, match=r"least probability are not supported.*all classes"):
+        paired_difference(data, data, surest)
+
+
+def test_a_record_says_of_what_it_is_the_mean() -> None:
+    with pytest.raises(UserError, match="values of each example"):
+        Metric(_least_probability, "mean of what", resampling="mean")
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -186,6 +186,7 @@ def test_a_method_does_not_differ_from_itself() -> None:
     assert (same.value, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
+@pytest.mark.end_to_end
 def test_chance_of_equal_methods_is_spread_evenly() -> None:
     """Two models that err alike are told apart at 5 % about one time in twenty."""
     found = []

@@ -1,50 +1,29 @@
-"""Chromium for the tests, driven by its DevTools protocol over a pipe.
+"""Chromium for the tests: the system's program, driven by Playwright."""
 
-The pipe needs no package: messages are JSON with a zero byte after each, commands go in at
-descriptor 3 of the browser and answers come out at 4.
-https://chromedevtools.github.io/devtools-protocol
-"""
-
-import base64
-import fcntl
 import json
 import os
-import select
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright import sync_api
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 INSTALL_SECONDS = 90.0  # for all of it; the package and what it needs are about 100 MB
 UNPACK_SECONDS = 25.0  # what must be left of them when unpacking starts: it is not broken off
 ANSWER_SECONDS = 60.0
-NOTE = "no Chromium"  # begins the reason of every test that is skipped for want of it
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",  # the tests may run as root, and open pages of their own alone
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--hide-scrollbars",  # as on a phone: the width is the same with and without
-    "--remote-debugging-pipe",
-)
-KEYS = {
-    "Enter": {"code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"},
-    " ": {"code": "Space", "windowsVirtualKeyCode": 32, "text": " "},
-    "Tab": {"code": "Tab", "windowsVirtualKeyCode": 9},
-}
-Message = dict[str, Any]
+NOTE = "no Chromium"  # begins the reason of every test that is skipped because it is missing
 
 
 def find_chromium() -> str:
-    """Return the browser's program, installed if need be; skip the test, loudly, where none is."""
+    """Return the path of Chromium, installed if need be; skip the test, loudly, without it."""
     found = _program()
     if found is None:
         reason = _install()
@@ -59,7 +38,7 @@ def _program() -> str | None:
 
 
 def _install() -> str:
-    """Install Debian's package within the time allowed; return why it is not there, if not."""
+    """Install Debian's package within the time allowed; return why it may not be there."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return "it is not installed, and only root with apt-get could install it"
     deadline = time.monotonic() + INSTALL_SECONDS
@@ -90,203 +69,84 @@ def _apt(arguments: list[str], seconds: float | None) -> None:
     )
 
 
-class Browser:
-    """A running Chromium; pages are opened in it."""
-
-    def __init__(self, program: str, folder: Path) -> None:
-        self.downloads = folder / "downloads"
-        self.downloads.mkdir()
-        commands, self._to = os.pipe()
-        self._from, answers = os.pipe()
-        arguments = [program, *ARGUMENTS, f"--user-data-dir={folder / 'profile'}"]
-        self._process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            close_fds=False,  # Python's own are closed anyway; 3 and 4 are made below
-            preexec_fn=lambda: _place(commands, answers),
-        )
-        os.close(commands)
-        os.close(answers)
-        self._pending, self._count = b"", 0
-        self._hearers: dict[str, Callable[[Message], None]] = {}
-        self.call(
-            "Browser.setDownloadBehavior",
-            behavior="allow",
-            downloadPath=str(self.downloads),
-            eventsEnabled=False,
-        )
-
-    def call(self, method: str, session: str = "", **parameters: object) -> Message:
-        """Send a command and return its answer; what else comes is told to its page."""
-        self._count += 1
-        number = self._count
-        message: Message = {"id": number, "method": method, "params": parameters}
-        if session:
-            message["sessionId"] = session
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            answer = self._next(deadline, method)
-            if answer.get("id") == number:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                return dict(answer["result"])
-            self._tell(answer)
-
-    def on_event(self, session: str, hearer: Callable[[Message], None]) -> None:
-        self._hearers[session] = hearer
-
-    def close(self) -> None:
-        self.call("Browser.close")
-        self._process.wait(timeout=20)
-        os.close(self._to)
-        os.close(self._from)
-
-    def _tell(self, event: Message) -> None:
-        hearer = self._hearers.get(event.get("sessionId", ""))
-        if hearer:
-            hearer(event)
-
-    def _next(self, deadline: float, method: str) -> Message:
-        while b"\0" not in self._pending:
-            ready, _, _ = select.select([self._from], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"Chromium did not answer {method} within {ANSWER_SECONDS:.0f} s"
-            piece = os.read(self._from, 1 << 20)
-            assert piece, "Chromium ended"
-            self._pending += piece
-        first, _, self._pending = self._pending.partition(b"\0")
-        return dict(json.loads(first))
-
-
-def _place(commands: int, answers: int) -> None:
-    """Give the child the two ends where Chromium looks for them."""
-    high = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
-    os.dup2(high[0], 3)
-    os.dup2(high[1], 4)
-
-
 class Page:
-    """A page in the browser: what it logged, what it asked for, and hands to work it."""
+    """A page in the browser: what it logged, what it asked for, and how a person uses it."""
 
-    def __init__(self, browser: Browser) -> None:
-        self.browser = browser
+    def __init__(self, browser: "sync_api.Browser", *, scripts: bool = True) -> None:
+        self.page = browser.new_page(java_script_enabled=scripts)
+        self.page.set_default_timeout(1000 * ANSWER_SECONDS)
         self.complaints: list[str] = []  # errors of scripts, of the console and of the browser
         self.requests: list[str] = []  # all but the page itself
         self._own = ""
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = browser.call("Target.attachToTarget", targetId=target, flatten=True)
-        self._target, self._session = target, attached["sessionId"]
-        browser.on_event(self._session, self._hear)
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method: str, **parameters: object) -> Message:
-        return self.browser.call(method, self._session, **parameters)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._on_console)
+        self.page.on("request", self._on_request)
 
     def open(self, file: Path, fragment: str = "") -> None:
         """Load a file and wait until its figures are drawn."""
-        self._own = file.as_uri()
-        self.call("Page.navigate", url=self._own + fragment)
+        self.load(file, fragment)
         self.settle()
 
+    def load(self, file: Path, fragment: str = "") -> None:
+        self._own = file.as_uri()
+        self.page.goto(self._own + fragment)
+
     def resize(self, width: int, *, dark: bool = False, height: int = 900) -> None:
-        """Make the window so wide, in light or dark."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        """Give the window this size, in light or dark."""
+        self.page.emulate_media(color_scheme="dark" if dark else "light")
+        self.page.set_viewport_size({"width": width, "height": height})
 
     def settle(self) -> None:
-        """Wait until the figures are drawn, as wide as their places are."""
+        """Wait until the figures are drawn, as wide as their containers are."""
         fits = "!chart.clientWidth || chart.drawnWidth === chart.clientWidth"
         charts = f"{every('.chart')}.every((chart) => {fits})"
         self.wait(f"document.documentElement.dataset.drawn === 'all' && {charts}")
 
     def run(self, expression: str) -> Any:
-        """Return what a JavaScript expression gives, a promise's value once it is there."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
+        """Return the value of a JavaScript expression, of a promise once it is fulfilled."""
+        return self.page.evaluate(expression)
 
-    def wait(self, condition: str, seconds: float = ANSWER_SECONDS) -> None:
-        """Wait until a JavaScript expression holds."""
-        deadline = time.monotonic() + seconds
-        while not self.run(f"document.readyState === 'complete' && ({condition})"):
-            assert time.monotonic() < deadline, f"never came: {condition}; {self.complaints}"
-            time.sleep(0.02)
+    def wait(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        self.page.wait_for_function(
+            f"document.readyState === 'complete' && ({condition})", polling=20
+        )
 
     def click(self, selector: str) -> None:
         """Click with the mouse in the middle of the first such element."""
-        element = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        x, y = self.run(
-            "((box) => [box.x + box.width / 2, box.y + box.height / 2])"
-            f"({element}.getBoundingClientRect())"
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.page.locator(selector).first.click()
 
-    def press(self, key: str) -> None:
-        """Press and release a key."""
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **KEYS[key])
-        released = {name: value for name, value in KEYS[key].items() if name != "text"}
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **released)
-
-    def downloaded(self, name: str) -> str:
-        """Wait for a downloaded file, take it away and return its text as it is."""
-        file, deadline = self.browser.downloads / name, time.monotonic() + 20
-        while not file.exists():
-            assert time.monotonic() < deadline, f"no download {name}"
-            time.sleep(0.02)
-        text = file.read_bytes().decode()
-        file.unlink()
-        return text
-
-    def screenshot(self, file: Path, *, whole: bool = False) -> None:
-        """Write what is seen, or the whole page, as PNG."""
-        taken = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        file.write_bytes(base64.b64decode(taken["data"]))
-
-    def pdf(self) -> bytes:
-        """Return the page as it is printed."""
-        return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
+    def download(self, selector: str, name: str) -> str:
+        """Click, wait for the download of that name, and return its text as it is."""
+        with self.page.expect_download() as download:
+            self.click(selector)
+        assert download.value.suggested_filename == name
+        return download.value.path().read_bytes().decode()
 
     def close(self) -> None:
-        self.browser.call("Target.closeTarget", targetId=self._target)
+        self.page.close()
 
-    def _hear(self, event: Message) -> None:
-        method, told = event["method"], event["params"]
-        if method == "Runtime.exceptionThrown":
-            details = told["exceptionDetails"]
-            self.complaints.append(str(details.get("exception", details).get("description")))
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"):
-            self.complaints.append(str(told["args"]))
-        elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
-            self.complaints.append(told["entry"]["text"])
-        elif method == "Network.requestWillBeSent":
-            url = told["request"]["url"]
-            if url.partition("#")[0] != self._own and not url.startswith("data:"):
-                self.requests.append(url)
+    def _on_console(self, message: "sync_api.ConsoleMessage") -> None:
+        if message.type in ("error", "assert"):
+            self.complaints.append(message.text)
+
+    def _on_request(self, request: "sync_api.Request") -> None:
+        if request.url.partition("#")[0] != self._own and not request.url.startswith("data:"):
+            self.requests.append(request.url)
 
 
 def every(selector: str) -> str:
-    """Return the expression of a list of all such elements."""
+    """Return the JavaScript expression of a list of all such elements."""
     return f"[...document.querySelectorAll({json.dumps(selector)})]"
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[Browser]:
-    """Run a browser that keeps all it keeps in a folder."""
-    browser = Browser(find_chromium(), folder)
-    try:
+def chromium() -> Iterator["sync_api.Browser"]:
+    """Run a browser; the tests may run as root, and open only pages of their own."""
+    program = find_chromium()
+    from playwright.sync_api import sync_playwright  # not above: all tests import this module
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
-    finally:
         browser.close()

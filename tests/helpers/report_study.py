@@ -1,12 +1,10 @@
 """A small study on disk whose figures can be checked by hand."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars
-import pytest
 import torch
 from PIL import Image
 
@@ -29,19 +27,6 @@ MICRO = {
     "dropout": {"rotation": 0.1, "noise": 0.2, "zoom": 0.3, "contrast": 0.9},
     "falcon": {"rotation": 0.01, "noise": 0.02, "zoom": 0.06, "contrast": 0.8},
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    return make_study(tmp_path / "digits")
 
 
 def make_outliers(study: Path, name: str, shifts: list[str]) -> None:

@@ -26,11 +26,13 @@ def say(event: Event) -> None:
 
 def main() -> None:
     folder, workers, seeds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    failed = run_study(killable(seeds), folder, say, make_crew=local_executor(workers, threads=1))
+    failed = run_study(
+        killable(seeds), folder, say, make_executor=local_executor(workers, threads=1)
+    )
     assert not failed, failed
 
 
 if __name__ in ("__main__", "__mp_main__"):  # here and in the workers
-    store.MINUTES = 0.0  # a checkpoint after every step
+    store.CHECKPOINT_MINUTES = 0.0  # a checkpoint after every step
 if __name__ == "__main__":
     main()

@@ -28,7 +28,7 @@ from falconcal.inference.inputs import (
 from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import ModelMetadata, SavedModel
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
@@ -171,7 +171,7 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
     luminance = (0.299 * red + 0.587 * green + 0.114 * blue) / 255  # ITU-R 601
     assert torch.allclose(grey, torch.tensor(luminance), atol=1 / 255)
 
-    framing = falconcal.Framing(height=10, width=20)
+    framing = falconcal.data.Framing(height=10, width=20)
     shaped = with_metadata(pictures, shape=[3, 10, 20], framing=framing)
     wide = with_metadata(shaped, bounds=Bounds(-1.0, 1.0)).metadata
     image = read_input(tmp_path / "colour.png", wide)
@@ -185,6 +185,7 @@ def test_colour_and_size_are_made_the_models(tmp_path: Path, pictures: SavedMode
     assert image[:, 3, 4].tolist() == pytest.approx(by_hand, abs=1e-5)
 
 
+@pytest.mark.end_to_end
 def test_damaged_images_are_named_and_the_others_answered(
     tmp_path: Path, pictures: SavedModel
 ) -> None:
@@ -209,6 +210,7 @@ def test_damaged_images_are_named_and_the_others_answered(
     check(table[[0, 2]], pictures.model, (stripes(5).inputs[[0, 2]] * 255).round() / 255)
 
 
+@pytest.mark.end_to_end
 def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) -> None:
     inputs = stripes(12, 5).inputs
     numpy.save(tmp_path / "x.npy", inputs.numpy())
@@ -220,7 +222,7 @@ def test_the_command_from_file_to_answers(tmp_path: Path, pictures: SavedModel) 
     threshold = pictures.metadata.risks.threshold(0.9)
     assert table["rejected"].to_list() == (table["confidence"] < threshold).to_list()
     assert f"12 examples, {table['rejected'].sum()} rejected" in answer.stdout
-    assert "Answers: runs/predict/x.csv" in answer.stdout
+    assert "Predictions: runs/predict/x.csv" in answer.stdout
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,7 @@ def test_a_model_tells_whether_validation_data_chose_its_epoch(
     assert chose_its_epoch(with_metadata(rows, method=method).metadata) is chose
 
 
+@pytest.mark.end_to_end
 def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from rich.console import Console
 
@@ -245,7 +248,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
-    study = find_study(str(ROOT / "tests" / "stripes.toml"), trust_code=["tests"])
+    study = find_study(str(STRIPES), trust_code=["tests"])
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")
@@ -258,6 +261,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     check(polars.read_parquet(tmp_path / "o.parquet"), saved.model, inputs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
 def test_no_more_than_a_batch_is_in_memory(tmp_path: Path, rows: SavedModel, name: str) -> None:
     values = numpy.zeros((200_000, 4))  # 6.4 MB
@@ -394,7 +398,7 @@ def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: 
         (["pictures.safetensors", ".", "--reject-below", "8"], 2, "from 0 to 1, got 8"),
         (["pictures.safetensors", ".", "--reject-below", "0.8", "--risk", "0.1"], 2, "got both"),
         (["pictures.safetensors", ".", "--risk", "0"], 2, "above 0 and below 1"),
-        (["x.csv", "."], 1, "no safetensors file"),
+        (["x.csv", "."], 1, "not a safetensors file"),
         (["rows.safetensors", "x.csv", "--out", "x.csv"], 2, "another file than the input"),
         (["rows.safetensors", "x.csv", "--out", "x.csv/o.csv"], 2, "x.csv is a file"),
     ],

@@ -25,7 +25,7 @@ from falconcal.evaluation.assessment import (
     wilson_bounds,
 )
 from falconcal.inference.prediction_files import read_predictions
-from falconcal.metrics import CLASS_METRICS, METRICS
+from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions
 from falconcal.report.charts import engine
 from falconcal.report.pages import report_page as page_module
@@ -80,11 +80,12 @@ def test_every_format_gives_the_same_predictions(kind: str, tmp_path: Path) -> N
     assert read.groups is None
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", WRITERS)
 def test_figures_by_hand(kind: str, tmp_path: Path) -> None:
     found = assess(read_predictions(WRITERS[kind](tmp_path)).predictions)
     values = {name: measured.value for name, measured in found.metrics.items()}
-    assert set(values) == {*METRICS, *CLASS_METRICS}
+    assert set(values) == set(METRICS)
     assert values["accuracy"] == 0.5
     # each example has a bin of its own: gaps 0.2, 0.6, 0.3 and 0.9
     assert values["ece"] == pytest.approx((0.2 + 0.6 + 0.3 + 0.9) / 4)
@@ -354,8 +355,9 @@ def found() -> falconcal.evaluation.Assessment:
     return assess(predictions(120), groups=sites, metric="nll")
 
 
+@pytest.mark.end_to_end
 def test_intervals_are_those_of_the_library(found: falconcal.evaluation.Assessment) -> None:
-    for name in [*METRICS, *CLASS_METRICS]:
+    for name in METRICS:
         measured, wanted = found.metrics[name], falconcal.interval(predictions(120), name)
         assert (measured.value, measured.low, measured.high) == (
             wanted.value,
@@ -364,6 +366,7 @@ def test_intervals_are_those_of_the_library(found: falconcal.evaluation.Assessme
         )
 
 
+@pytest.mark.end_to_end
 def test_groups_are_those_of_the_library(found: falconcal.evaluation.Assessment) -> None:
     sites = [SCRIPT if number % 2 else "left" for number in range(120)]
     assert found.groups == falconcal.evidence.by_group(predictions(120), sites, "nll")
@@ -371,6 +374,7 @@ def test_groups_are_those_of_the_library(found: falconcal.evaluation.Assessment)
     assert [group.examples for group in found.groups] == [60, 60]
 
 
+@pytest.mark.end_to_end
 def test_bins_change_binned_errors_and_take_their_interval() -> None:
     data = predictions(100)
     found = assess(data, bins=3)
@@ -385,6 +389,7 @@ def test_bins_change_binned_errors_and_take_their_interval() -> None:
     assert len(found.reliability.counts) == 3
 
 
+@pytest.mark.end_to_end
 def test_many_examples_leave_slow_intervals_out() -> None:
     data = predictions(MOST_CLASSWISE // 10 + 1, classes=10)
     found = assess(data)
@@ -400,6 +405,7 @@ def test_many_examples_leave_slow_intervals_out() -> None:
     assert found.risk_coverage.risk[0] == whole.risk[0]
 
 
+@pytest.mark.end_to_end
 def test_what_cannot_be_assessed_is_said() -> None:
     data = predictions(300)
     with pytest.raises(UsageError, match="bins, got 0"):
@@ -423,6 +429,7 @@ def test_wilson_bounds_against_scipy(level: float) -> None:
         assert float(high) == pytest.approx(wanted.high, abs=1e-12)
 
 
+@pytest.mark.end_to_end
 def test_the_page_escapes_and_loads_nothing(
     found: falconcal.evaluation.Assessment, tmp_path: Path
 ) -> None:
@@ -439,6 +446,7 @@ def test_the_page_escapes_and_loads_nothing(
         assert SCRIPT not in file.read_text()
 
 
+@pytest.mark.end_to_end
 def test_the_page_has_all_figures_and_few_numbers(
     found: falconcal.evaluation.Assessment, tmp_path: Path
 ) -> None:
@@ -456,6 +464,7 @@ def test_the_page_has_all_figures_and_few_numbers(
         assert f'<th scope="row">{name}</th>' in text
 
 
+@pytest.mark.end_to_end
 def test_the_json_holds_the_figures(found: falconcal.evaluation.Assessment, tmp_path: Path) -> None:
     write_score_page(found, tmp_path, title="some.csv")
     content = json.loads((tmp_path / "metrics.json").read_text())
@@ -475,6 +484,7 @@ def dying_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PROCESS", script)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.usefixtures("dying_engine")
 def test_a_chart_engine_that_dies_takes_no_numbers_along(
     found: falconcal.evaluation.Assessment, tmp_path: Path
@@ -485,6 +495,7 @@ def test_a_chart_engine_that_dies_takes_no_numbers_along(
     assert {file.name for file in out.iterdir()} == {"metrics.json"}
 
 
+@pytest.mark.end_to_end
 def test_a_failed_drawing_leaves_the_older_page_and_its_figures(
     found: falconcal.evaluation.Assessment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,6 +511,7 @@ def test_a_failed_drawing_leaves_the_older_page_and_its_figures(
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.end_to_end
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is of Linux")
 def test_under_a_limit_of_addresses_the_command_prints_and_writes_the_numbers(
     tmp_path: Path,
@@ -519,11 +531,13 @@ def test_under_a_limit_of_addresses_the_command_prints_and_writes_the_numbers(
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["metrics.json"]
 
 
+@pytest.mark.end_to_end
 def test_a_folder_that_cannot_be_written_is_named(found: falconcal.evaluation.Assessment) -> None:
     with pytest.raises(UserError, match=r"output folder /proc/nowhere: .*--out"):
         write_score_page(found, "/proc/nowhere", title="some.csv")
 
 
+@pytest.mark.end_to_end
 def test_perfect_answers_can_be_drawn(tmp_path: Path) -> None:
     data = Predictions.from_probabilities([[1.0, 0.0], [0.0, 1.0]], [0, 1])
     with warnings.catch_warnings():
@@ -536,6 +550,7 @@ def test_names_are_readable_anywhere() -> None:
     assert readable("größer \x1b[31m\n\udcff") == "größer \\x1b[31m\\n\\udcff"
 
 
+@pytest.mark.end_to_end
 def test_the_command_from_file_to_page(tmp_path: Path) -> None:
     write_csv(
         tmp_path,
@@ -555,11 +570,13 @@ def test_the_command_from_file_to_page(tmp_path: Path) -> None:
     assert {file.name for file in out.iterdir()} == {"score.html", "metrics.json", "figures"}
 
 
+@pytest.mark.end_to_end
 def test_the_command_is_in_the_help() -> None:
     assert "score" in run("--help").stdout
     assert "falconcal score predictions.csv" in run("score", "--help").stdout
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

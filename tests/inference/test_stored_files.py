@@ -46,6 +46,7 @@ def test_a_stored_model_answers_as_it_did(path: Path) -> None:
         torch.testing.assert_close(found, expected[path.stem], rtol=0, atol=1e-7)
 
 
+@pytest.mark.end_to_end
 def test_a_stored_folder_is_complete_and_its_rows_are_the_same(folder: Path) -> None:
     before = (folder / "run" / "rows.parquet").read_bytes()
     times = {path: path.stat().st_mtime_ns for path in (folder / "run" / "runs").rglob("*")}
@@ -75,6 +76,7 @@ def test_a_stored_checkpoint_goes_on_to_the_same_weights(folder: Path) -> None:
         assert torch.equal(weight, expected[name]), name
 
 
+@pytest.mark.end_to_end
 def test_a_stored_search_goes_on(folder: Path) -> None:
     pytest.importorskip("optuna")
     before = (folder / "tune" / "trials.jsonl").read_text()

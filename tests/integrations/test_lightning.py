@@ -53,7 +53,7 @@ def assert_same_weights(found: nn.Module, expected: nn.Module) -> None:
 CASES: list[dict[str, Any]] = [
     {},
     {"gradient": "exact"},
-    {"share": 0.5},
+    {"calibration_fraction": 0.5},
     {"clip_norm": 0.1},
     {"accumulate": 2},
     {"bounds": UNIT, "dropout": 0.3},
@@ -105,6 +105,7 @@ def test_a_training_goes_on_from_lightnings_checkpoint(tiny: Dataset, tmp_path: 
     assert_same_weights(resumed, whole)
 
 
+@pytest.mark.end_to_end
 def test_two_processes_end_where_one_does(tiny: Dataset, tmp_path: Path) -> None:
     falcon = Falcon(dropout=0.0, epsilons=(0.2,), calibration_weight=0.5)
     one = trained(FalconModule(small_network(), falcon), tiny, make_trainer(tmp_path), size=18)

@@ -49,7 +49,7 @@ def with_statistics() -> Any:
 CASES = [
     {"gradient": "shared"},
     {"gradient": "exact"},
-    {"share": 0.5},
+    {"calibration_fraction": 0.5},
     {"clip_norm": 0.1},
     {"accumulate": 2},
     {"statistics": "clean"},
@@ -57,6 +57,7 @@ CASES = [
 ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("changed", CASES, ids=str)
 def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str, object]) -> None:
     falcon = Falcon(epochs=4, bounds=UNIT, **changed)  # type: ignore[arg-type]
@@ -66,6 +67,7 @@ def test_the_step_is_the_loops_to_the_last_bit(tiny: Dataset, changed: dict[str,
         assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("train", [built_in_loop, own_loop])
 def test_double_precision_is_that_of_a_double_model(tiny: Dataset, train: Train) -> None:
     """To the bit: losses and perturbed inputs are float64, not only the weights."""
@@ -121,7 +123,7 @@ def test_schedulers_and_clipping_act_on_the_users_optimiser(tiny: Dataset) -> No
     model = small_network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.0)
-    falcon = Falcon(bounds=UNIT, share=0.0, dropout=None, epochs=2, clip_norm=1e-3)
+    falcon = Falcon(bounds=UNIT, calibration_fraction=0.0, dropout=None, epochs=2, clip_norm=1e-3)
     step = FalconStep(model, optimizer, falcon)
     before = [weight.detach().clone() for weight in model.parameters()]
     step(tiny.train.inputs, tiny.train.labels)
@@ -158,6 +160,7 @@ FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("again", [False, True], ids=["held", "loaded"])
 @pytest.mark.parametrize("name", FUSED)
 def test_an_optimiser_that_holds_state_goes_on_as_it_would(
@@ -199,6 +202,7 @@ def plain_step(
     optimizer.step()
 
 
+@pytest.mark.end_to_end
 def test_it_learns_on_any_device(tiny: Dataset, device: torch.device) -> None:
     model = small_network().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

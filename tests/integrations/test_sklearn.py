@@ -17,7 +17,7 @@ from torch import nn
 
 from falconcal import Bounds, Examples, Falcon, FalconClassifier
 from falconcal.errors import UserError
-from falconcal.integrations.sklearn import Scaling, split
+from falconcal.integrations.sklearn import hold_out
 from falconcal.models import MLP, LeNet
 from tests.helpers.small_data import CLASSES, small_network, stripes
 
@@ -33,6 +33,7 @@ def checks() -> list[Any]:
     ]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("estimator", "check"), checks())
 def test_scikit_learns_contract_holds(estimator: FalconClassifier, check: Check) -> None:
     check(estimator)
@@ -113,6 +114,7 @@ def test_it_pickles_and_clones(fitted: FalconClassifier, flowers: tuple[Array, A
     assert not hasattr(fresh, "module_")
 
 
+@pytest.mark.end_to_end
 def test_early_stopping_keeps_the_best_epoch_and_its_absence_the_last(
     flowers: tuple[Array, Array],
 ) -> None:
@@ -138,6 +140,7 @@ def test_it_works_in_a_pipeline(flowers: tuple[Array, Array]) -> None:
     assert pipeline.score(*flowers) > 0.9
 
 
+@pytest.mark.end_to_end
 def test_it_works_in_a_grid_search_over_numbers_of_numpy(flowers: tuple[Array, Array]) -> None:
     grid = {"epochs": numpy.array([1, 12]), "entropy_weight": [0.0, 1.0]}
     search = GridSearchCV(FalconClassifier(random_state=0), grid, cv=2).fit(*flowers)
@@ -145,12 +148,14 @@ def test_it_works_in_a_grid_search_over_numbers_of_numpy(flowers: tuple[Array, A
     assert search.best_estimator_.score(*flowers) > 0.9
 
 
+@pytest.mark.end_to_end
 def test_it_works_in_cross_validation(flowers: tuple[Array, Array]) -> None:
     scores = cross_val_score(FalconClassifier(random_state=0), *flowers, cv=3)
     assert scores.shape == (3,)
     assert scores.mean() > 0.9
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("channel", [False, True])
 def test_images_go_to_lenet(channel: bool) -> None:
     data = stripes(60)
@@ -175,6 +180,7 @@ def test_images_are_brought_to_one_range() -> None:
     assert inputs.max() == 1
 
 
+@pytest.mark.end_to_end
 def test_a_network_of_ones_own(flowers: tuple[Array, Array]) -> None:
     model = FalconClassifier(
         linear_network, epochs=60, learning_rate=0.02, entropy_weight=1.0, random_state=0
@@ -188,10 +194,11 @@ def test_a_network_of_ones_own(flowers: tuple[Array, Array]) -> None:
 def test_settings_of_falcon_are_passed_on_and_wrong_ones_named(
     flowers: tuple[Array, Array],
 ) -> None:
-    model = FalconClassifier(epochs=1, settings={"share": 0.0, "bounds": None}).fit(*flowers)
+    settings = {"calibration_fraction": 0.0, "bounds": None}
+    model = FalconClassifier(epochs=1, settings=settings).fit(*flowers)
     assert "calibration/calibration" not in model.history_[0].terms
-    with pytest.raises(UserError, match=r"unknown setting 'shar'\. Did you mean 'share'"):
-        FalconClassifier(settings={"shar": 0.0}).fit(*flowers)
+    with pytest.raises(UserError, match=r"unknown setting 'epsilon'\. Did you mean 'epsilons'"):
+        FalconClassifier(settings={"epsilon": 0.0}).fit(*flowers)
 
 
 def test_constant_inputs_are_no_obstacle() -> None:
@@ -203,25 +210,42 @@ def test_a_constant_column_is_left_alone_where_its_deviation_is_rounded() -> Non
     """The deviation of many numbers 0.1 is 2e-17, not 0."""
     rows = numpy.column_stack([numpy.full(90, 0.1), numpy.arange(90) % 3])
     assert rows[:, 0].std() > 0
-    scaling = Scaling.of(rows, by_column=True)
-    assert scaling.spread[0] == 1
-    numpy.testing.assert_allclose(scaling.spread[1], rows[:, 1].std())
-    assert abs(scaling.apply(numpy.array([[0.2, 0.0]]))[0, 0] - 0.1) < 1e-12
+    model = FalconClassifier(epochs=1, early_stopping=False).fit(rows, numpy.arange(90) % 2)
+    assert model.scaler_.scale_[0] == 1
+    numpy.testing.assert_allclose(model.scaler_.scale_[1], rows[:, 1].std())
+    assert abs(model.scaler_.transform([[0.2, 0.0]])[0, 0] - 0.1) < 1e-12
+
+
+def test_images_are_scaled_together_and_tables_by_column() -> None:
+    labels = numpy.arange(20) % 2
+    images = numpy.random.default_rng(0).integers(0, 256, (20, 12, 12))
+    seen = (
+        FalconClassifier(epochs=1, early_stopping=False)
+        .fit(images, labels)
+        ._inputs(images.reshape(20, -1))
+    )
+    low, high = images.min(), images.max()
+    expected = ((images - low) / (high - low)).astype(numpy.float32)
+    numpy.testing.assert_array_equal(seen[:, 0].numpy(), expected)
+    table = images[:, 0].astype(numpy.float64)
+    seen = FalconClassifier(epochs=1, early_stopping=False).fit(table, labels)._inputs(table)
+    expected = ((table - table.mean(0)) / table.std(0)).astype(numpy.float32)
+    numpy.testing.assert_array_equal(seen.numpy(), expected)
 
 
 def test_examples_are_held_out_by_class() -> None:
     codes = numpy.repeat([0, 1, 2], [60, 30, 10])
-    train, held = split(codes, 0.1, seed=5)
+    train, held = hold_out(codes, 0.1, seed=5)
     assert sorted([*train, *held]) == list(range(100))
     assert numpy.bincount(codes[held]).tolist() == [6, 3, 1]
     expected = StratifiedShuffleSplit(1, test_size=10, random_state=5).split(codes, codes)
     assert held.tolist() == next(expected)[1].tolist()
-    assert held.tolist() != split(codes, 0.1, seed=6)[1].tolist()
+    assert held.tolist() != hold_out(codes, 0.1, seed=6)[1].tolist()
 
 
 def test_the_only_example_of_a_class_is_trained_on() -> None:
     for seed in range(20):
-        train, held = split(numpy.array([0, 0, 0, 1, 2, 2, 2]), 0.3, seed)
+        train, held = hold_out(numpy.array([0, 0, 0, 1, 2, 2, 2]), 0.3, seed)
         assert 3 in train
         assert len(held) == 2
 
@@ -229,18 +253,18 @@ def test_the_only_example_of_a_class_is_trained_on() -> None:
 @pytest.mark.parametrize(
     ("codes", "fraction", "message"),
     [
-        ([0, 1], 0.5, "got 2 in 2 classes: bring more, or set early_stopping=False"),
+        ([0, 1], 0.5, "got 2 in 2 classes: give more, or set early_stopping=False"),
         ([0, 0, 1, 1], 0.0, "validation_fraction between 0 and 1, got 0.0"),
         ([0, 0, 1, 1], 1.0, "validation_fraction between 0 and 1, got 1.0"),
     ],
 )
 def test_what_cannot_be_split_is_refused(codes: list[int], fraction: float, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        split(numpy.array(codes), fraction, seed=0)
+        hold_out(numpy.array(codes), fraction, seed=0)
 
 
 def test_what_lenet_cannot_take_is_refused() -> None:
-    with pytest.raises(UserError, match=r"got examples of shape \(1, 28, 20\): for others give"):
+    with pytest.raises(UserError, match=r"got examples of shape \(1, 28, 20\): for others pass"):
         FalconClassifier().fit(numpy.random.rand(20, 28, 20), numpy.arange(20) % 2)
 
 

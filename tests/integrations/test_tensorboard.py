@@ -54,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.end_to_end
 def test_training_is_there_by_epoch(folder: Path) -> None:
     found = curves(folder, RUN)
     history = polars.read_parquet(RUN.folder(folder) / "history.parquet")
@@ -66,6 +67,7 @@ def test_training_is_there_by_epoch(folder: Path) -> None:
         assert dict(found[term]) == pytest.approx(dict(expected), rel=1e-6)
 
 
+@pytest.mark.end_to_end
 def test_metrics_are_there_by_level_and_of_whole_shifts(folder: Path) -> None:
     found = curves(folder, RUN)
     rows = polars.read_parquet(folder / "rows.parquet").filter(method="falcon")
@@ -78,6 +80,7 @@ def test_metrics_are_there_by_level_and_of_whole_shifts(folder: Path) -> None:
     assert dict(found["accuracy/clean"]) == pytest.approx({0: clean}, rel=1e-6)
 
 
+@pytest.mark.end_to_end
 def test_settings_are_there_as_text(folder: Path) -> None:
     events = EventAccumulator(str(event_folder(folder, RUN)))
     events.Reload()
@@ -86,6 +89,7 @@ def test_settings_are_there_as_text(folder: Path) -> None:
     assert json.loads(text)["settings"]["epochs"] == 3
 
 
+@pytest.mark.end_to_end
 def test_members_of_an_ensemble_follow_one_another(folder: Path) -> None:
     found = curves(folder, RunKey(DEFAULT_VARIANT, "ensemble", 0))
     steps = [step for step, _ in found["clean/cross_entropy"]]
@@ -115,6 +119,7 @@ def test_epochs_are_there_while_a_run_trains_and_go_when_it_begins_anew(tmp_path
     assert curves(tmp_path, RUN) == {"clean/loss": [(3, 2.0)]}
 
 
+@pytest.mark.end_to_end
 def test_runs_that_were_complete_get_their_files_and_stay_as_they_are(tmp_path: Path) -> None:
     study = read_own(TEXT, "test", ["dropout.epochs=1"])
     run_study(study, tmp_path, Silent(), ["dropout"])
@@ -134,6 +139,7 @@ def test_without_tensorboard_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         need_tensorboard()
 
 
+@pytest.mark.end_to_end
 def test_the_command_asks_for_tensorboard_before_it_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def test_a_place_that_nothing_can_be_written_to_is_refused_beforehand(
     with pytest.raises(UsageError, match="file is a file"):
         check_writable(tmp_path / "file" / "some.csv")
     monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs tests may write anywhere
-    with pytest.raises(UsageError, match="may not be written to"):
+    with pytest.raises(UsageError, match="is not writable"):
         check_writable(tmp_path / "some.csv")
 
 

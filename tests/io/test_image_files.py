@@ -144,6 +144,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("resize", [None, 28])
 @pytest.mark.parametrize("name", PICTURES)
@@ -231,6 +232,7 @@ def test_a_disc_is_as_large_in_predict_as_in_training(tmp_path: Path) -> None:
     assert extent(seen[0]) == (172, 172)  # 150 pixels at 256 / 224: 171.4
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 def test_a_run_of_a_study_frames_as_it_was_trained(tmp_path: Path) -> None:
     for part, count in (("train", 4), ("val", 2), ("test", 2)):
@@ -441,11 +443,14 @@ REFUSED = {
     "cut off": (half_of("PNG"), "damaged or cut off"),
     "cut off, JPEG": (half_of("JPEG"), "damaged or cut off"),
     "cut off, TIFF": (half_of("TIFF"), "damaged"),
-    "empty": (b"", "its content is none of PNG, JPEG"),
-    "text": (b"no picture", "its content is none of PNG, JPEG"),
+    "empty": (b"", "its content is not one of PNG, JPEG"),
+    "text": (b"no picture", "its content is not one of PNG, JPEG"),
     # whose decoder would start another program
-    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "its content is none of"),
-    "PDF": (plain("RGB", RED, "PDF"), "its content is none of PNG, JPEG"),
+    "PostScript": (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        "its content is not one of",
+    ),
+    "PDF": (plain("RGB", RED, "PDF"), "its content is not one of PNG, JPEG"),
 }
 
 
@@ -535,6 +540,7 @@ def test_what_is_no_picture_by_its_ending_or_hidden_is_passed_over(tmp_path: Pat
     assert open_inputs(tmp_path, save_model(tmp_path / "model.safetensors")).total == 20
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_damaged_picture_is_named_without_a_traceback(tmp_path: Path, workers: int) -> None:
     write_images(tmp_path, ("a", "b"), 10)

@@ -13,7 +13,6 @@ from falconcal import (
     Adversarial,
     Ensemble,
     Falcon,
-    History,
     L2Dropout,
     MCDropout,
     Temperature,
@@ -21,13 +20,13 @@ from falconcal import (
 )
 from falconcal.data import Batches, Bounds, Dataset
 from falconcal.errors import UserError
-from falconcal.methods import FalconEnsemble, make_method
+from falconcal.methods import METHODS, make_method
 from falconcal.methods.adversarial import adversarial_terms
 from falconcal.methods.ensemble import EnsembleModel, fresh_copy, member_seed, reordered
 from falconcal.methods.mc_dropout import has_active_dropout
 from falconcal.models import MODELS, LeNet, PixelRecurrent, TokenTransformer, make_model
 from falconcal.models.predict import predict
-from falconcal.training import Step, on_epoch
+from falconcal.training import History, Step, on_epoch
 from tests.helpers.small_data import data_for, small_network
 
 pytestmark = [
@@ -125,6 +124,7 @@ def test_members_can_start_from_the_weights_given(tiny: Dataset) -> None:
             torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0.0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_of_the_table_can_be_drawn_anew(name: str) -> None:
     model = make_model(name, data_for(name))
@@ -239,10 +239,12 @@ def test_members_that_draw_draw_the_same_once_loaded(tiny: Dataset) -> None:
 
 def test_by_default_members_are_trained_adversarially_and_falcons_are_not() -> None:
     assert Ensemble() == Ensemble(base=Adversarial(epsilon=0.01), size=5)
-    assert FalconEnsemble().base == Falcon()
+    assert METHODS["falcon_ensemble"]() == Ensemble(base=Falcon())
+    assert make_method({"method": "falcon_ensemble", "size": 2}) == Ensemble(base=Falcon(), size=2)
     assert make_method({"method": "ensemble"}) == Ensemble()
 
 
+@pytest.mark.end_to_end
 def test_a_broken_off_ensemble_goes_on_and_ends_with_the_same_bits(
     tiny: Dataset, tmp_path: Path
 ) -> None:
@@ -271,6 +273,7 @@ def normalised_network() -> nn.Module:
     )
 
 
+@pytest.mark.end_to_end
 def test_a_member_trains_in_two_processes(tiny: Dataset) -> None:
     """Clean and moved batch in one step, with BatchNorm, which processes share."""
     base = Adversarial(epochs=1, devices=2, accelerator="cpu", bounds=Bounds(0.0, 1.0))

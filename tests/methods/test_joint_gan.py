@@ -16,13 +16,15 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from falconcal import Bounds, Examples, History, JointGAN
+from falconcal import Bounds, Examples, JointGAN
 from falconcal.data import Dataset
 from falconcal.errors import UserError
 from falconcal.methods import joint_gan
 from falconcal.models.dcgan import Discriminator, Generator
-from falconcal.training import AuxiliaryNetwork, Step, checkpointing, run_steps
+from falconcal.training import History, Step, checkpointing
 from falconcal.training.losses import divergence_from_uniform
+from falconcal.training.run_steps import run_steps
+from falconcal.training.step import AuxiliaryNetwork
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stopping import StoppedError, Stopping
@@ -222,6 +224,7 @@ def test_plain_loaders_need_bounds(tiny: Dataset) -> None:
     small(epochs=1, bounds=None).fit(small_network(), loader, loader)
 
 
+@pytest.mark.end_to_end
 def test_without_its_weight_it_takes_the_steps_of_dropout(tiny: Dataset) -> None:
     from falconcal import L2Dropout
 
@@ -267,6 +270,7 @@ def train(
     return method.fit(network(), batches, data.validation.batches())
 
 
+@pytest.mark.end_to_end
 def test_two_processes_are_one() -> None:
     from tests.helpers.joined_training import plain_network
 
@@ -282,6 +286,7 @@ def test_two_processes_train_a_network_with_running_statistics() -> None:
     assert state["1.num_batches_tracked"] == 4 * 5
 
 
+@pytest.mark.end_to_end
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path: Path) -> None:
     """Generator, discriminator and their optimisers come back too."""
     with checkpointing(tmp_path, every_minutes=0), pytest.raises(StoppedError):

@@ -32,7 +32,7 @@ from falconcal.metrics import accuracy
 from falconcal.models.predict import predict
 from falconcal.recalibration import Temperature
 from falconcal.shifts.fgsm import fgsm
-from falconcal.studies.store import load_weights, save_weights
+from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.training import Step, TrainingMethod
 from falconcal.training.losses import (
     EvidentialForm,
@@ -80,6 +80,7 @@ def log_probs(model: nn.Module, tiny: Dataset) -> Tensor:
     return predict(model, tiny.test).log_probs
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns_and_gives_a_normalised_distribution(
     name: str, tiny: Dataset, device: torch.device
@@ -93,6 +94,7 @@ def test_it_learns_and_gives_a_normalised_distribution(
     torch.testing.assert_close(predictions.log_probs.exp().sum(1), torch.ones(30).double())
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_same_seed_same_result_other_seed_other_result(name: str, tiny: Dataset) -> None:
     first, second = (log_probs(fitted(name, tiny, seed=1, epochs=3), tiny) for _ in range(2))
@@ -101,6 +103,7 @@ def test_same_seed_same_result_other_seed_other_result(name: str, tiny: Dataset)
     assert not torch.equal(first, other)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_settings_and_weights_are_all_it_takes_to_load_it(
     name: str, tiny: Dataset, tmp_path: Path
@@ -115,6 +118,7 @@ def test_settings_and_weights_are_all_it_takes_to_load_it(
     assert torch.equal(log_probs(model, tiny), log_probs(copy.deepcopy(loaded), tiny))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_path: Path) -> None:
     model = fitted(name, tiny, epochs=1)
@@ -127,6 +131,7 @@ def test_weights_of_another_structure_are_refused(name: str, tiny: Dataset, tmp_
         load_weights(tmp_path / "weights.safetensors", structure)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_it_survives_a_validation_set_with_a_missing_class(name: str, tiny: Dataset) -> None:
     some = torch.cat([(tiny.validation.labels != 1).nonzero()[:, 0]] * 2)
@@ -140,6 +145,7 @@ def test_it_survives_a_validation_set_with_a_missing_class(name: str, tiny: Data
         assert accuracy(predictions) > 0.9
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
     model = fitted(name, tiny, epochs=3)
@@ -154,6 +160,7 @@ def test_its_module_can_be_attacked(name: str, tiny: Dataset) -> None:
 STEPS = {"histogram", "isotonic"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Dataset) -> None:
     """What ``fit`` and ``load`` return is in that mode, and may be trained again."""
@@ -166,6 +173,7 @@ def test_a_model_in_inference_mode_is_trained_as_any_other(name: str, tiny: Data
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(784), nn.Dropout(0.1), nn.Linear(784, 3))
@@ -175,6 +183,7 @@ def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> 
     assert norm.num_batches_tracked == 0
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_a_loader_that_draws_leaves_the_callers_random_state(name: str, tiny: Dataset) -> None:
     data = TensorDataset(tiny.train.inputs, tiny.train.labels)
@@ -208,6 +217,7 @@ def test_bounds_survive_plain_data_inside_a_base() -> None:
     assert make_method(json.loads(json.dumps(plain_settings(method)))) == method
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", METHODS)
 def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) -> None:
     method, train = made(name, epochs=1), tiny.train.batches(30)
@@ -308,21 +318,22 @@ def test_mixup_is_the_loss_on_blended_inputs_and_labels(tiny: Dataset) -> None:
     method = Mixup(alpha=0.4)
     terms = mixup_module.mixed_terms(method, first_step(tiny, seed=3))
     again = first_step(tiny, seed=3)
-    share = mixup_module.draw_share(0.4, again)
+    weight = mixup_module.draw_weight(0.4, again)
     partners = mixup_module.draw_partners(again)
-    assert 0 < share < 1
+    assert 0 < weight < 1
     assert sorted(partners.tolist()) == list(range(8))
-    blended = share * again.inputs + (1 - share) * again.inputs[partners]
+    blended = weight * again.inputs + (1 - weight) * again.inputs[partners]
     labels = nn.functional.one_hot(again.labels, 3).float()
-    targets = share * labels + (1 - share) * labels[partners]
+    targets = weight * labels + (1 - weight) * labels[partners]
     expected = nn.functional.cross_entropy(again.model(blended), targets)
     torch.testing.assert_close(terms["cross_entropy"], expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("alpha", [0.2, 0.4, 1.0])
-def test_mixup_draws_its_share_from_beta(alpha: float, tiny: Dataset) -> None:
-    shares = [mixup_module.draw_share(alpha, first_step(tiny, seed)) for seed in range(400)]
-    assert stats.kstest(shares, stats.beta(alpha, alpha).cdf).pvalue > 0.001
+def test_mixup_draws_its_weight_from_beta(alpha: float, tiny: Dataset) -> None:
+    drawn = [mixup_module.draw_weight(alpha, first_step(tiny, seed)) for seed in range(400)]
+    assert stats.kstest(drawn, stats.beta(alpha, alpha).cdf).pvalue > 0.001
 
 
 def test_mixup_refuses_whole_numbers_that_are_no_tokens(tiny: Dataset) -> None:
@@ -350,11 +361,11 @@ def test_mixup_blends_the_embedding_of_tokens() -> None:
 
     ours = mixup_module.mixed_terms(Mixup(alpha=0.4), step())["cross_entropy"]
     again = step()
-    share, partners = mixup_module.draw_share(0.4, again), mixup_module.draw_partners(again)
+    weight, partners = mixup_module.draw_weight(0.4, again), mixup_module.draw_partners(again)
     embedded = model[0](tokens)
-    logits = model[1:](share * embedded + (1 - share) * embedded[partners])
+    logits = model[1:](weight * embedded + (1 - weight) * embedded[partners])
     truth = nn.functional.one_hot(labels, 3).float()
-    targets = share * truth + (1 - share) * truth[partners]
+    targets = weight * truth + (1 - weight) * truth[partners]
     theirs = nn.functional.cross_entropy(logits, targets)
     torch.testing.assert_close(ours, theirs)
     weights = list(model.parameters())
@@ -396,6 +407,7 @@ def test_evidential_reaches_its_divergence_weight_over_ten_epochs(tiny: Dataset)
         torch.testing.assert_close(divergence[epoch], share * full)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("form", ["squares", "log", "digamma"])
 @pytest.mark.parametrize("evidence", ["relu", "softplus", "exp"])
 def test_every_form_of_evidential_learns(
@@ -410,7 +422,7 @@ def test_every_form_of_evidential_learns(
     [
         ("entropy_weight", -1.0),
         ("calibration_weight", -0.02),
-        ("share", 1.1),
+        ("calibration_fraction", 1.1),
         ("bins", 0),
         ("epsilons", []),
         ("epsilons", [-0.1]),
@@ -473,8 +485,8 @@ def test_falcon_training_is_the_authors_loop_written_out(tiny: Dataset) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_share_zero_never_takes_the_calibration_step(tiny: Dataset) -> None:
-    without = fitted("falcon", tiny, epochs=2, share=0.0, dropout=0.0)
+def test_a_fraction_of_zero_never_takes_the_calibration_step(tiny: Dataset) -> None:
+    without = fitted("falcon", tiny, epochs=2, calibration_fraction=0.0, dropout=0.0)
     weightless = fitted("falcon", tiny, epochs=2, calibration_weight=0.0, dropout=0.0)
     torch.testing.assert_close(log_probs(without, tiny), log_probs(weightless, tiny))
 
@@ -519,7 +531,7 @@ def test_other_directions_are_random_and_need_no_gradient(tiny: Dataset) -> None
 
 
 @pytest.mark.parametrize("bounds", [None, Bounds(-1.0, 1.0)])
-def test_the_direction_mixup_mixes_in_a_share_of_another_example(
+def test_the_direction_mixup_mixes_in_a_part_of_another_example(
     tiny: Dataset, bounds: Bounds | None
 ) -> None:
     random = torch.Generator().manual_seed(0)

@@ -18,7 +18,6 @@ from falconcal import (
     MNF,
     SVI,
     Ensemble,
-    History,
     LastLayerSVI,
     Temperature,
     checkpointing,
@@ -29,12 +28,13 @@ from falconcal.core.method import Method
 from falconcal.core.randomness import seeded_random
 from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
-from falconcal.methods.variational import VariationalMethod, count_examples, elbo_terms
+from falconcal.methods.variational import VariationalMethod, elbo_terms
 from falconcal.models import PixelRecurrent, TokenTransformer
 from falconcal.models.bayesian import BayesianLayer, Flipout, divergence
 from falconcal.models.predict import predict
 from falconcal.models.sampling import SampledModel
-from falconcal.training import Step
+from falconcal.training import History, Step
+from falconcal.training.batches import count_examples
 from falconcal.training.losses import cross_entropy
 from tests.helpers.small_data import small_network
 
@@ -48,7 +48,8 @@ def fitted(method: Method, tiny: Dataset, train: Batches | None = None) -> nn.Mo
 
 
 def batch_step(model: nn.Module, tiny: Dataset, epoch: int = 20) -> Step:
-    return Step(model, tiny.train.inputs, tiny.train.labels, epoch, 20, torch.Generator())
+    batch, random = (tiny.train.inputs, tiny.train.labels), torch.Generator()
+    return Step(model, *batch, epoch, 20, random, training_examples=90)
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -58,7 +59,7 @@ def test_the_loss_is_the_mean_cross_entropy_and_the_summed_divergence_over_examp
     method = kind(divergence_weight=0.5, dropout=0.0)
     model = method.build(small_network()).train()
     with seeded_random(1):
-        terms = elbo_terms(method, 90, batch_step(model, tiny))
+        terms = elbo_terms(method, batch_step(model, tiny))
     with seeded_random(1):
         logits = model(tiny.train.inputs)
         expected = 0.5 * divergence(model) / 90
@@ -72,7 +73,7 @@ def test_the_divergence_rises_to_its_weight(tiny: Dataset) -> None:
     model = method.build(small_network())
     full = 2.0 * divergence(model) / 90
     for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (20, 1.0)):
-        found = elbo_terms(method, 90, batch_step(model, tiny, epoch))["divergence"]
+        found = elbo_terms(method, batch_step(model, tiny, epoch))["divergence"]
         torch.testing.assert_close(found, share * full)
 
 
@@ -103,6 +104,7 @@ def test_examples_are_counted_whatever_the_loader(tiny: Dataset) -> None:
         count_examples([])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_prediction_is_the_mean_of_probabilities_over_seeded_draws(
     kind: type[VariationalMethod], tiny: Dataset
@@ -200,6 +202,7 @@ class Stopping:
             yield batch
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", METHODS)
 def test_an_interrupted_training_ends_with_the_same_bits(
     kind: type[VariationalMethod], tiny: Dataset, tmp_path: Path
@@ -218,6 +221,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert torch.equal(value, resumed[name])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", [MNF, pytest.param(SVI, marks=pytest.mark.slow)])
 def test_two_processes_share_the_divergence(kind: type[VariationalMethod], tiny: Dataset) -> None:
     """SVI's is the same number in both; MNF's auxiliary weights have their gradients too."""

@@ -104,6 +104,7 @@ def test_flipout_of_one_pixel_is_that_of_a_dense_layer() -> None:
     torch.testing.assert_close(pixels[:, :, 0, 0], dense(inputs))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", FORMS)
 def test_training_noise_has_the_mean_and_the_variance_of_drawn_weights(name: str) -> None:
     """In training mode, and with several draws a batch, the outputs have one distribution."""
@@ -119,6 +120,7 @@ def test_training_noise_has_the_mean_and_the_variance_of_drawn_weights(name: str
     torch.testing.assert_close(noisy.std(0), spread, rtol=0.15, atol=0)
 
 
+@pytest.mark.end_to_end
 def test_flipout_is_unbiased_with_the_variance_of_the_posterior() -> None:
     layer, inputs = with_deviation(Flipout(nn.Linear(5, 3)), 0.5), torch.randn(4, 5)
     outputs = drawn(layer, inputs, 5000)
@@ -185,6 +187,7 @@ def test_gradient_reaches_every_weight(name: str, part: str) -> None:
     assert (layer.rho.grad != 0).all()
 
 
+@pytest.mark.end_to_end
 def test_the_posterior_of_linear_regression_is_found() -> None:
     """y = x w + noise of deviation 1, prior N(0, I), orthogonal columns: the posterior is known.
 
@@ -289,6 +292,7 @@ def test_mnf_divergence_is_its_four_parts_written_out(name: str) -> None:
     torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.end_to_end
 def test_mnf_at_the_prior_diverges_by_nothing() -> None:
     """W ~ N(0, 1) whatever z, and r(z) = q(z): the bound is 0 on average."""
     layer = with_deviation(MNFLinear(nn.Linear(5, 3), flows=0), 1.0)
@@ -304,6 +308,7 @@ def test_mnf_at_the_prior_diverges_by_nothing() -> None:
     assert float(values.std()) > 0.1
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["mnf linear", "mnf conv", "mnf conv, no bias, no flows"])
 def test_mnf_divergence_is_finite_and_falls(name: str) -> None:
     layer = FORMS[name]()

@@ -17,7 +17,7 @@ from falconcal.methods import METHODS
 from falconcal.models import LeNet, PixelRecurrent, TokenTransformer, sampling
 from falconcal.models.keyed_masks import KeyedMasks
 from falconcal.models.sampling import SampledModel, mean_probabilities
-from falconcal.training.context import weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
 
 
 def is_dropout(layer: nn.Module) -> bool:
@@ -350,6 +350,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_to_a_row_does_not_depend_on_its_batch(kind: str) -> None:
     make, shape = KINDS[kind]
@@ -367,6 +368,7 @@ def test_the_answer_to_a_row_does_not_depend_on_its_batch(kind: str) -> None:
     assert not torch.allclose(whole, model.model.eval()(inputs).log_softmax(1), atol=1e-3)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["svi", "mnf", "last_layer_svi"])
 def test_weights_are_drawn_by_the_number_of_the_draw(
     name: str, monkeypatch: pytest.MonkeyPatch

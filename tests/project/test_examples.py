@@ -12,6 +12,7 @@ from tests.helpers.paths import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_it_runs_and_prints_calibration_errors(example: Path) -> None:
     if "import lightning" in example.read_text():

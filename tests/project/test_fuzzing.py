@@ -384,6 +384,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_few_mutated_files(target: str, folder: Path) -> None:
     met: Counter[str] = Counter()

@@ -4,37 +4,64 @@ import json
 from collections import Counter
 
 import polars
+import pytest
 
-from benchmarks import cost_page, metric_speed, mnist_results
+from benchmarks import cost_page, digits_methods, digits_results, metric_speed, mnist_results
 from benchmarks.mnist_tables import Kept
-from benchmarks.pages import put_between
+from benchmarks.pages import PAGES, put_between, render
 from benchmarks.timing import read_figures, repeated, shown
 from tests.helpers.paths import ROOT
 
 
-def test_the_results_on_mnist_are_written_from_what_is_kept() -> None:
-    assert (ROOT / "RESULTS.md").read_text() == mnist_results.page()
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return mnist_results.pages()
 
 
-def test_the_results_on_mnist_say_how_many_trials_each_method_had() -> None:
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("name", mnist_results.STUDY_PAGES)
+def test_the_results_on_mnist_are_written_from_what_is_kept(
+    pages: dict[str, str], name: str
+) -> None:
+    assert (PAGES / f"{name}.md").read_text() == pages[name]
+
+
+def test_the_results_on_digits_are_written_from_what_is_kept() -> None:
+    page = render("digits", digits_results.context())
+    assert (PAGES / "digits.md").read_text() == page
+
+
+def test_the_results_of_every_method_are_written_from_what_is_kept() -> None:
+    page = (PAGES / "digits_methods.md").read_text()
+    assert page == digits_methods.filled(page)
+
+
+def test_every_page_of_results_is_in_the_table_of_them() -> None:
+    index = (PAGES / "index.md").read_text()
+    for page in PAGES.glob("*.md"):
+        assert page.stem == "index" or f"({page.name})" in index
+
+
+@pytest.mark.end_to_end
+def test_the_results_on_mnist_say_how_many_trials_each_method_had(pages: dict[str, str]) -> None:
     """Counted from the files line by line, not by the code that writes the page."""
     folder, counts = ROOT / "results" / "mnist" / "tuning", Counter[str]()
     for file in folder.glob("*trials.jsonl"):
         for line in file.read_text().splitlines():
             trial = json.loads(line)
             counts[trial["method"]] += trial["state"] == "complete"
-    page = " ".join(mnist_results.page().split())
+    page = " ".join(pages["mnist_tuning"].split())
     assert "the same effort for every method" not in page
     assert f"`falcon_mixed` had {counts['falcon_mixed']} trials in all" in page
     family = sum(count for name, count in counts.items() if name.startswith("falcon"))
     assert (counts["falcon_mixed"], family) == (12, 74)
-    assert f"FALCON's family together {family}; every other row had {counts['falcon']}" in page
+    assert f"FALCON's family had together {family}; every other row had {counts['falcon']}" in page
 
 
-def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page() -> None:
-    page = mnist_results.page()
-    assert "| at most 0.040 |" in page
-    assert "| 0.04 |" not in page
+@pytest.mark.end_to_end
+def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page(pages: dict[str, str]) -> None:
+    assert "| at most 0.040 |" in pages["mnist"]
+    assert "| 0.04 |" not in pages["mnist"]
 
 
 def test_the_page_on_cost_is_written_from_what_is_kept() -> None:
@@ -54,7 +81,7 @@ def test_a_cost_that_two_tables_show_is_one_number() -> None:
 
 
 def test_the_speed_of_metrics_is_written_from_what_is_kept() -> None:
-    page = (ROOT / "docs" / "evidence.md").read_text()
+    page = (PAGES / "evidence.md").read_text()
     found = read_figures(ROOT / "results" / "evidence" / "speed.json")
     assert page == put_between(page, "speed", "metric_speed", metric_speed.page(found))
 
@@ -67,12 +94,13 @@ def test_a_figure_is_the_median_of_its_repetitions_with_their_spread() -> None:
     assert shown([2.21]) == "2.21"
 
 
-def test_the_headline_on_mnist_is_that_of_the_rows() -> None:
+@pytest.mark.end_to_end
+def test_the_headline_on_mnist_is_that_of_the_rows(pages: dict[str, str]) -> None:
     """By hand: the mean over the nine shifts of every seed, then over seeds."""
     kept = Kept(ROOT / "results" / "mnist" / "main")
     rows = kept.rows.filter(method="falcon", metric="micro_ece", variant="default")
     tested = rows.filter(polars.col("shift").is_in(kept.study["shifts"]))
     assert len(tested) == 9 * len(kept.values("falcon", "accuracy"))
     mean = sum(tested["value"]) / len(tested)
-    (line,) = [one for one in mnist_results.page().splitlines() if one.startswith("| falcon |")][:1]
+    (line,) = [one for one in pages["mnist"].splitlines() if one.startswith("| falcon |")][:1]
     assert f"| {mean:.3f} ± " in line

@@ -71,7 +71,7 @@ from pathlib import Path
 from torch import load as torch_load
 from torch.nn import Linear
 from falconcal.models import make_model
-from falconcal.data.sets.digits import load as load_digits
+from falconcal.data.sets.digits import load_digits_dataset as load_digits
 pathlib.Path(__file__).with_name("imported").touch()
 
 class Net(torch.nn.Module):
@@ -130,6 +130,7 @@ def left(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> object:
 # a model file
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [*NEVER, OUTSIDE])
 def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Path) -> None:
     wish = {"name": "os:system", "dataset": f"touch {tmp_path / 'called'}"}
@@ -149,6 +150,7 @@ def test_a_model_file_calls_nothing_by_name(name: str, lure: Path, tmp_path: Pat
     assert not (tmp_path / "called").exists()
 
 
+@pytest.mark.end_to_end
 def test_a_model_file_that_asks_for_more_than_it_holds_takes_no_memory(tmp_path: Path) -> None:
     for metadata in (
         {"shape": [2**40, 2**40]},
@@ -206,6 +208,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 NOT_A_NAME = {"os.path:", ":system", "os:system:x", "../lure:Net", "lure:Net.run"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", sorted({*NEVER, OUTSIDE} - NOT_A_NAME))
 def test_a_study_file_calls_nothing_by_name(
@@ -372,6 +375,7 @@ OWN = TEXT.replace('"digits"', '"tests.helpers.stripes:load_stripes"').replace(
 )
 
 
+@pytest.mark.end_to_end
 def test_trust_is_asked_for_again_when_a_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -439,6 +443,7 @@ def test_trusting_a_package_is_enough(tmp_path: Path) -> None:
 # folders
 
 
+@pytest.mark.end_to_end
 def test_report_and_compare_import_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lure: Path
 ) -> None:
@@ -456,6 +461,7 @@ def test_report_and_compare_import_nothing(
     assert "lure" not in sys.modules
 
 
+@pytest.mark.end_to_end
 def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
     """Python looks where it runs for what is not installed, so that place is left out."""
     for name in ("ray", "lightning", "pandas", "torchvision", "lure", "optuna_dashboard"):
@@ -479,6 +485,7 @@ def test_a_folder_of_strangers_lends_no_modules(tmp_path: Path) -> None:
     assert (tmp_path / "imported").read_text() == "lure"
 
 
+@pytest.mark.end_to_end
 def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     from falconcal.studies.tuning.trial_store import TrialStore
@@ -492,7 +499,7 @@ def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     trial = ledger.claim(trials, 0)
     assert trial is not None
     trial.set_user_attr("worker", "../../precious")
-    assert ledger.plan_again(trials) == 1
+    assert ledger.requeue_lost(trials) == 1
     ledger.close()
     assert precious.read_text() == "kept"
 
@@ -602,7 +609,7 @@ def test_toml_of_any_depth_and_length_is_a_sentence(text: str, words: str) -> No
 )
 def test_json_of_any_depth_and_length_is_a_sentence(text: str, words: str, tmp_path: Path) -> None:
     from falconcal.report import load_results
-    from falconcal.studies.store import read_json
+    from falconcal.studies.run_files import read_json
 
     with pytest.raises(ValueError, match=words):
         parse_json(text)
@@ -642,6 +649,7 @@ def test_a_change_of_any_depth_is_a_sentence(
 # the watch, and the page
 
 
+@pytest.mark.end_to_end
 def test_the_watch_sees_what_it_must(tmp_path: Path) -> None:
     deeds: list[Callable[[], object]] = [
         lambda: os.system("true"),

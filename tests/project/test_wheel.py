@@ -1,5 +1,6 @@
 """The built wheel in an environment of its own: the command, the studies and the templates."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -30,6 +31,7 @@ def environment(folder: Path, *install: str) -> Path:
     return commands
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_holds_studies_templates_and_types(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "falconcal/studies/digits.toml" in names
@@ -39,6 +41,7 @@ def test_the_wheel_holds_studies_templates_and_types(wheel: Path) -> None:
     assert not any(name.startswith("tests") for name in names)
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_runs_a_study_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:
     """Its own environment borrows the dependencies of this one by path, so that none is fetched."""
     commands = environment(tmp_path / "venv", "--no-deps", str(wheel))
@@ -58,11 +61,15 @@ def test_pip_install_alone_gives_a_command_that_works(tmp_path: Path) -> None:
 def _run_digits(commands: Path, folder: Path) -> None:
     where = "import falconcal; print(falconcal.__file__)"
     python = [str(commands / "python"), "-c", where]
-    found = subprocess.run(python, check=True, capture_output=True, text=True, cwd=folder).stdout
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        python, check=True, capture_output=True, text=True, cwd=folder, env=alone
+    ).stdout
     assert str(folder) in found
     words = ["run", "digits", "--out", "out", "--methods", "dropout", "--set", "dropout.epochs=1"]
     answer = subprocess.run(
-        [commands / "falconcal", *words], capture_output=True, text=True, cwd=folder, check=False
-    )
+        [commands / "falconcal", *words],
+        capture_output=True, text=True, cwd=folder, check=False, env=alone,
+    )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert (folder / "out" / "report.html").exists()

@@ -174,6 +174,7 @@ def test_a_base_needs_training_data_and_settings(name: str, tiny: Dataset) -> No
         CALIBRATORS[name](base="falcon")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_a_calibrated_model_goes_on_in_float32(name: str, tiny: Dataset) -> None:
     """As on a device that has no float64."""
@@ -186,6 +187,7 @@ def test_a_calibrated_model_goes_on_in_float32(name: str, tiny: Dataset) -> None
 # temperature
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("known", [0.2, 0.7, 1.0, 2.5, 12.0])
 def test_temperature_recovers_a_known_one(known: float, dtype: torch.dtype) -> None:
@@ -227,6 +229,7 @@ def test_temperature_by_hand() -> None:
     torch.testing.assert_close(probabilities(calibration.transform(predictions)), expected)
 
 
+@pytest.mark.end_to_end
 @given(
     rows=st.lists(
         st.lists(st.floats(-1e4, 1e4, width=16), min_size=3, max_size=3), min_size=4, max_size=12

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -15,8 +15,13 @@ from falconcal.metrics.predictions import Predictions
 from falconcal.report import study_evidence, write_report
 from falconcal.report.pages.score_page import write_score_page
 from tests.helpers import chromium as chromium_module
-from tests.helpers.chromium import Browser, Page, chromium, every, find_chromium
+from tests.helpers.chromium import Page, chromium, every, find_chromium
 from tests.helpers.report_study import MICRO, make_study
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.end_to_end
 
 TITLE = "Digits <script>window.ran = true</script>"
 SLY = '=<img src=x onerror="ran=true">, "b"'  # markup, a formula, and all that CSV must quote
@@ -30,13 +35,14 @@ LINES = every("#ece-by-level .mark-line path")
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as running:
+def browser() -> Iterator["Browser"]:
+    # not for the whole session: Playwright's event loop would be in the way of other tests' own
+    with chromium() as running:
         yield running
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: "Browser") -> Iterator[Page]:
     opened = Page(browser)
     opened.resize(1440)
     yield opened
@@ -44,7 +50,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def report(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a small study with a sly title and a sly method."""
     assert browser  # where there is none, nothing is written either
     with pytest.MonkeyPatch.context() as patch:
@@ -211,14 +217,14 @@ def test_every_figure_and_table_follows(page: Page, report: Path) -> None:
 def test_the_keyboard_lights_up_and_sorts(page: Page, report: Path) -> None:
     page.open(report)
     page.run("document.querySelector('.bar .all').focus()")
-    page.press("Tab")
-    page.press(" ")
+    page.page.keyboard.press("Tab")
+    page.page.keyboard.press(" ")
     assert lit_rows(page) == ["dropout"]
     page.run("document.querySelector('#summary tbody .method').focus()")
-    page.press("Enter")
+    page.page.keyboard.press("Enter")
     assert lit_rows(page) == []
     page.run("document.querySelector('#summary th:nth-child(5) .sort').focus()")
-    page.press("Enter")
+    page.page.keyboard.press("Enter")
     assert column(page, "#summary", 0) == ["falcon", "dropout", SLY]
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
@@ -233,7 +239,7 @@ def test_a_link_keeps_what_was_chosen(page: Page, report: Path) -> None:
     )
     page.wait("location.hash.includes('noise')")
     fragment = page.run("location.hash")
-    page.call("Page.navigate", url="about:blank")
+    page.page.goto("about:blank")
     page.open(report, fragment)
     assert lit_lines(page) == {"dropout": True, "falcon": False, SLY: True}
     assert page.run("document.getElementById('explorer-shift').value") == "noise"
@@ -290,7 +296,7 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     steps = "document.querySelector('#explorer-confidence .mark-line path').getAttribute('d')"
     before = page.run(steps)
     page.run("document.getElementById('explorer-level').focus()")
-    page.call("Input.dispatchKeyEvent", type="keyDown", key="Home", windowsVirtualKeyCode=36)
+    page.page.keyboard.press("Home")
     assert page.run("document.getElementById('explorer-told').value") == "0 of 2"
     assert column(page, "#explorer", 1) == [f"{data['clean'][1]['accuracy']:.3f}"]
     page.wait(f"{steps} !== {json.dumps(before)}")
@@ -333,8 +339,11 @@ def test_outliers_have_confidences_and_no_diagram(page: Page, report: Path, tmp_
 
 def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
     page.open(report)
-    page.click("#summary .tools .download")
-    table = rows_of(page.downloaded("digits-script-window-ran-true-script-summary.csv"))
+    table = rows_of(
+        page.download(
+            "#summary .tools .download", "digits-script-window-ran-true-script-summary.csv"
+        )
+    )
     assert [row["Method"] for row in table] == ["dropout", "falcon", f"'{SLY}"]
     dropout = table[0]
     assert float(dropout["Mean micro ECE"]) == pytest.approx(0.21)
@@ -344,15 +353,21 @@ def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
     assert float(table[1]["Training, s"]) == 650.0
     assert table[2]["Training, deviation, s"] == ""
     page.run("document.querySelector('#comparison details').open = true")
-    page.click("#comparison .tools .download")
-    pair = rows_of(page.downloaded("digits-script-window-ran-true-script-accuracy.csv"))[0]
+    pair = rows_of(
+        page.download(
+            "#comparison .tools .download", "digits-script-window-ran-true-script-accuracy.csv"
+        )
+    )[0]
     assert pair["Pair"] == "dropout less falcon"
     # a sign makes no formula of a number
     assert [pair[name][0] for name in ("Difference", "Share")] == ["+", "+"]
     assert float(pair["95 % interval, from"]) <= 0 <= float(pair["95 % interval, to"])
     page.click("#runs thead th:nth-child(3) .sort")
-    page.click("#runs .tools .download")
-    runs = rows_of(page.downloaded("digits-script-window-ran-true-script-runs-and-provenance.csv"))
+    runs = rows_of(
+        page.download(
+            "#runs .tools .download", "digits-script-window-ran-true-script-runs-and-provenance.csv"
+        )
+    )
     # as it is sorted, thousands without their comma
     assert [row["training seconds"] for row in runs][3:] == ["100.0", "1200.0", "none"]
     assert page.complaints == []
@@ -360,8 +375,11 @@ def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
 
 def test_all_rows_are_downloaded_as_csv(page: Page, report: Path) -> None:
     page.open(report)
-    page.click("#summary .tools .download + .download")
-    table = rows_of(page.downloaded("digits-script-window-ran-true-script-rows.csv"))
+    table = rows_of(
+        page.download(
+            "#summary .tools .download + .download", "digits-script-window-ran-true-script-rows.csv"
+        )
+    )
     wanted = list(csv.DictReader(io.StringIO(carried(page, "rows-csv"))))
     assert {row["series"] for row in wanted} == set(SECONDS)
     for row in wanted:
@@ -422,24 +440,22 @@ def test_on_paper_all_is_open_and_whole(page: Page, report: Path) -> None:
     page.run(
         "addEventListener('afterprint', () => { window.after = true; });"
         "addEventListener('beforeprint', () => {"
-        " window.closed = document.querySelectorAll('details:not([open])').length; })"
+        " window.leftClosed = document.querySelectorAll('details:not([open])').length; })"
     )
-    assert page.pdf().startswith(b"%PDF")
-    assert page.run("closed") == 0
+    assert page.page.pdf(print_background=True).startswith(b"%PDF")
+    assert page.run("leftClosed") == 0
     page.wait("window.after")
     assert page.run("document.querySelectorAll('details[open]').length") == opened
-    page.call("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1,
-              mobile=False)  # fmt: skip
-    page.call("Emulation.setEmulatedMedia", media="print")
+    page.resize(700, height=1000)
+    page.page.emulate_media(media="print")
     assert page.run(f"{every('.bar, .tools, .controls')}.some((e) => e.checkVisibility())") is False
     right = page.run(f"{every('.chart svg')}.map((e) => e.getBoundingClientRect().right)")
     assert max(right) <= 700
 
 
-def test_without_scripts_the_tables_are_there(page: Page, report: Path) -> None:
-    page.call("Emulation.setScriptExecutionDisabled", value=True)
-    page.call("Page.navigate", url=report.as_uri())
-    page.wait("document.querySelectorAll('#summary td').length > 0")
+def test_without_scripts_the_tables_are_there(browser: "Browser", report: Path) -> None:
+    page = Page(browser, scripts=False)
+    page.load(report)
     assert column(page, "#summary", 0) == list(SECONDS)
     assert page.run("document.querySelector('noscript p').checkVisibility()")
     assert page.run(f"{every('#explorer, .bar, .tools')}.some((e) => e.checkVisibility())") is False
@@ -452,7 +468,8 @@ def test_the_page_of_predictions(page: Page, score: Path) -> None:
     assert page.run("window.ran") is None
     page.click("#by-group thead th:nth-child(2) .sort")
     assert column(page, "#by-group", 1) == ["40", "70", "1,000"]
-    page.click("#by-group .download")
-    table = rows_of(page.downloaded("digits-script-window-ran-true-script-by-group.csv"))
+    table = rows_of(
+        page.download("#by-group .download", "digits-script-window-ran-true-script-by-group.csv")
+    )
     assert [row["Group"] for row in table] == ["'+c", "b", "a"]
     assert [row["Examples"] for row in table] == ["40", "70", "1000"]

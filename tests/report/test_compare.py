@@ -59,6 +59,7 @@ def test_series_that_clash_bear_the_name_of_their_folder(folders: list[Path]) ->
     assert results.examples.keys() == {"rotation"}
 
 
+@pytest.mark.end_to_end
 def test_what_a_study_notes_stands_before_any_figure(folders: list[Path]) -> None:
     """In its own report, and in a comparison once for all folders that say it."""
     for folder in folders:
@@ -179,7 +180,7 @@ def test_datasets_of_other_names_with_the_same_examples_are_noted(folders: list[
     ("chosen", "message"),
     [
         ([0], "expected two or more output folders to compare, got 1"),
-        ([0, 1, 0], r"before is named 2 times"),
+        ([0, 1, 0], r"before is given 2 times"),
     ],
 )
 def test_too_few_folders_are_refused(folders: list[Path], chosen: list[int], message: str) -> None:
@@ -192,6 +193,7 @@ def test_what_is_no_output_folder_is_refused(folders: list[Path], tmp_path: Path
         load_comparison([folders[0], tmp_path / "none"])
 
 
+@pytest.mark.end_to_end
 def test_the_command_writes_a_report_and_leaves_the_folders_as_they_are(
     folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def rung_of(data: dict[str, Any], shift: str, level: int) -> dict[str, Any]:
 RUNGS = [(shift, level) for shift, last in LAST_LEVEL.items() for level in range(1, last + 1)]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("shift", "level"), RUNGS)
 def test_bins_of_a_level_are_those_of_the_library(
     data: dict[str, Any], shift: str, level: int
@@ -71,6 +72,7 @@ def test_bins_of_a_level_are_those_of_the_library(
             assert pair == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.end_to_end
 def test_cells_and_means_of_the_clean_data(data: dict[str, Any]) -> None:
     table, clean = stored("clean", 0), data["clean"][0]
     confidence = table["confidence"].to_numpy()
@@ -81,6 +83,7 @@ def test_cells_and_means_of_the_clean_data(data: dict[str, Any]) -> None:
     assert clean["accuracy"] == pytest.approx(table["correct"].to_numpy().mean(), abs=1e-4)
 
 
+@pytest.mark.end_to_end
 def test_shifts_stand_in_the_order_of_the_page(data: dict[str, Any]) -> None:
     assert [(one["name"], one["kind"]) for one in data["shifts"]] == [
         *((shift, "tested") for shift in TESTED),
@@ -102,6 +105,7 @@ def test_outliers_have_confidences_alone(tmp_path: Path) -> None:
     assert sum(rung["cells"]) == rung["n"] == 80
 
 
+@pytest.mark.end_to_end
 def test_the_page_holds_both(tmp_path: Path) -> None:
     study = make_study(tmp_path / "written")
     text = write_report(study).read_text()
@@ -116,6 +120,7 @@ def test_the_page_holds_both(tmp_path: Path) -> None:
     assert whole.equals(polars.read_parquet(study / "rows.parquet").select(whole.columns))
 
 
+@pytest.mark.end_to_end
 def test_summarised_rows_are_means_over_seeds(study: Path) -> None:
     table = polars.read_csv(io.StringIO(summary_csv(load_results(study))))
     first = table.row(0, named=True)

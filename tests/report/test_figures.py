@@ -51,6 +51,7 @@ def pooled(study: Path, method: str, shift: str, level: int) -> polars.DataFrame
     return scores.filter(polars.col("shift").cast(polars.String) == shift, level=level)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("group", "shift", "level"), [(IN_DOMAIN, "clean", 0), (LOST, "lost", 1)])
 @pytest.mark.parametrize("method", SHARPNESS)
 def test_quantiles_and_means_are_numpys(
@@ -70,6 +71,7 @@ def test_quantiles_and_means_are_numpys(
     assert found["examples"] == len(scores)
 
 
+@pytest.mark.end_to_end
 def test_truly_out_of_distribution_is_what_leaves_accuracy_near_random(study: Path) -> None:
     results = load_results(study)
     accuracy = results.rows.filter(metric="accuracy", shift="lost", level=1)["value"].to_numpy()
@@ -89,6 +91,7 @@ def test_a_study_that_loses_nothing_says_so(tmp_path: Path) -> None:
     assert "No tested shift is truly out of distribution" in distribution_note(results)
 
 
+@pytest.mark.end_to_end
 def test_tables_hold_medians_and_entropies(study: Path) -> None:
     results = load_results(study)
     medians, entropies = distribution_tables(results, distributions(results))
@@ -170,6 +173,7 @@ def test_without_the_plain_method_the_cheapest_is_the_unit(tmp_path: Path) -> No
     assert costs.plain == "falcon"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("changes", [{"accelerator": "a fast one"}, {"training_cpu_seconds": None}])
 def test_where_processors_do_not_tell_the_clock_does(
     tmp_path: Path, changes: dict[str, Any]
@@ -188,6 +192,7 @@ def test_where_processors_do_not_tell_the_clock_does(
         assert cost_tables(results, costs) == []
 
 
+@pytest.mark.end_to_end
 def test_costs_stand_beside_the_error_and_its_interval(tmp_path: Path) -> None:
     results = load_results(costly(tmp_path))
     evidence, costs = gather_evidence(results), known(costs_of(results))
@@ -227,6 +232,7 @@ def test_recalibrated_methods_stand_beside_their_base(tmp_path: Path) -> None:
     assert found == pytest.approx(expected.to_numpy().mean(), abs=1e-6)
 
 
+@pytest.mark.end_to_end
 def test_likelihoods_are_drawn_by_level(study: Path) -> None:
     results = load_results(study)
     (values,) = level_figure(results, NLL).specification()["datasets"].values()
@@ -240,6 +246,7 @@ def test_likelihoods_are_drawn_by_level(study: Path) -> None:
         assert found[level] == pytest.approx(nll.mean(), abs=2e-6)
 
 
+@pytest.mark.end_to_end
 def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
     """What makes the page does not validate: it would take longer than all the rest."""
     study = costly(tmp_path)
@@ -256,6 +263,7 @@ def test_every_figure_is_valid_vega_lite(tmp_path: Path) -> None:
         assert figure.specification() is figure.specification()
 
 
+@pytest.mark.end_to_end
 def test_figures_in_every_format(study: Path) -> None:
     figure = distribution_figure(load_results(study), distributions(load_results(study)))
     files = draw_files([figure], ["svg", "png", "pdf"])
@@ -264,12 +272,14 @@ def test_figures_in_every_format(study: Path) -> None:
         assert files[f"confidence-distributions.{ending}"].startswith(start)
 
 
+@pytest.mark.end_to_end
 def test_only_formats_that_are_known(study: Path) -> None:
     with pytest.raises(UserError, match="unknown format of figures 'gif'"):
         write_report(study, ["png", "gif"])
     assert not (study / "figures").exists()
 
 
+@pytest.mark.end_to_end
 def test_names_are_escaped_in_what_is_new(tmp_path: Path) -> None:
     study = make_study(tmp_path / "sly", ("dropout", "falcon"))
     content = json.loads((study / "study.json").read_text())

@@ -34,6 +34,11 @@ from tests.helpers.report_study import (
 SCRIPT = "<script>alert(1)</script>"
 
 
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return make_study(tmp_path / "digits")
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with its report, for tests that only read."""
@@ -93,6 +98,7 @@ def test_series_of_a_variant_is_named_after_both(study: Path) -> None:
     assert summary_table(study)["series"].to_list() == ["dropout", "falcon", "falcon (small)"]
 
 
+@pytest.mark.end_to_end
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     study = make_study(tmp_path / "one", seeds=(0,))
     assert summary_table(study)["accuracy_deviation"].to_list() == [None, None]
@@ -100,6 +106,7 @@ def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     assert "±" not in (study / "summary.md").read_text()
 
 
+@pytest.mark.end_to_end
 def test_study_without_selection_shifts(tmp_path: Path) -> None:
     study = make_study(tmp_path / "plain", chosen_on=())
     assert summary_table(study)["selection_micro_ece"].to_list() == [None, None]
@@ -107,6 +114,7 @@ def test_study_without_selection_shifts(tmp_path: Path) -> None:
     assert "choose settings" not in (study / "summary.md").read_text()
 
 
+@pytest.mark.end_to_end
 def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert {file.name for file in (written / "figures").iterdir()} == {
         "accuracy-by-level.svg",
@@ -129,12 +137,14 @@ def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert (written / "figures" / "ece-by-level.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.end_to_end
 def test_same_directory_gives_same_report(written: Path) -> None:
     first = (written / "report.html").read_bytes()
     assert write_report(written) == written / "report.html"
     assert (written / "report.html").read_bytes() == first
 
 
+@pytest.mark.end_to_end
 def test_everything_shown_is_escaped(tmp_path: Path) -> None:
     study = make_study(tmp_path / "sly", title=SCRIPT)
     content = json.loads((study / "study.json").read_text())
@@ -148,6 +158,7 @@ def test_everything_shown_is_escaped(tmp_path: Path) -> None:
     assert SCRIPT not in (study / "figures" / "training-history.svg").read_text()
 
 
+@pytest.mark.end_to_end
 def test_page_loads_nothing(written: Path) -> None:
     text = (written / "report.html").read_text()
     elements = re.sub(r"(?s)(<script[^>]*>).*?</script>", r"\1</script>", text)
@@ -161,6 +172,7 @@ def test_page_loads_nothing(written: Path) -> None:
     assert len(text) < 5_000_000
 
 
+@pytest.mark.end_to_end
 def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
     found = re.findall(r'(?s)<script type="application/json" data-chart[^>]*>(.*?)</script>', text)
@@ -200,6 +212,7 @@ def test_truncated_scores_are_named(study: Path) -> None:
         write_report(study)
 
 
+@pytest.mark.end_to_end
 def test_runs_without_history_have_no_training_figure(study: Path) -> None:
     for file in study.rglob("history.parquet"):
         polars.read_parquet(file).clear().write_parquet(file)
@@ -235,6 +248,7 @@ def test_run_without_a_shift_is_refused(study: Path) -> None:
 TABLES = {"rows.csv", "summary.md", "summary.json", "comparisons.parquet"}
 
 
+@pytest.mark.end_to_end
 def test_tables_are_written_before_figures_and_survive_the_chart_engine(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +264,7 @@ def test_tables_are_written_before_figures_and_survive_the_chart_engine(
     assert {file.name for file in study.iterdir()} - there == {*TABLES, "paper"}
 
 
+@pytest.mark.end_to_end
 def test_a_failed_drawing_leaves_the_old_page_and_its_figures(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,17 +24,16 @@ from falconcal.evidence import (
 from falconcal.metrics.predictions import Scores
 from falconcal.report import summary_table, write_report
 from falconcal.report.charts.matrix import matrix_cells
+from falconcal.report.paper_tests import PaperTest, reference_of
 from falconcal.report.results import load_results
 from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
     COMPARED,
-    SCHEMA,
+    EVIDENCE_SCHEMA,
     EvidenceRow,
-    PaperTest,
     StudyEvidence,
     gather_evidence,
     least_chance,
-    reference_of,
     resamples_for,
 )
 from falconcal.report.tables.comparison_tables import (
@@ -53,9 +52,6 @@ from tests.helpers.evidence_study import (
     make_study,
     write_rows,
 )
-from tests.helpers.report_study import one_thread
-
-__all__ = ["one_thread"]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +81,7 @@ def row_of(evidence: StudyEvidence, **keys: str) -> dict[str, float]:
     return evidence.table.filter(polars.col("shift").is_null(), **keys).row(0, named=True)
 
 
+@pytest.mark.end_to_end
 def test_the_figures_are_those_of_the_summary(study: Path, evidence: StudyEvidence) -> None:
     for summary in summary_table(study).to_dicts():
         for column in HEADLINE[:-1]:  # all but the time
@@ -94,6 +91,7 @@ def test_the_figures_are_those_of_the_summary(study: Path, evidence: StudyEviden
             assert (found["examples"], found["seeds"]) == (EXAMPLES, len(SEEDS))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece", "last_level_confidence"])
 def test_intervals_are_those_of_the_library(
     study: Path, evidence: StudyEvidence, figure: str
@@ -121,6 +119,7 @@ def ladders_of_one(study: Path) -> Scores:
     return scores_by_level(parts.filter(shift=CLEAN))[0]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("figure", ["micro_ece", "macro_ece"])
 def test_differences_are_those_of_the_library(
     study: Path, evidence: StudyEvidence, figure: str
@@ -134,6 +133,7 @@ def test_differences_are_those_of_the_library(
     assert found["first_value"] - found["second_value"] == pytest.approx(found["value"])
 
 
+@pytest.mark.end_to_end
 def test_p_values_are_corrected_over_the_pairs_of_one_figure(evidence: StudyEvidence) -> None:
     for figure in COMPARED:
         rows = evidence.table.filter(kind="difference", figure=figure)
@@ -157,6 +157,7 @@ def values(study: Path, method: str, column: str, rungs: dict[str, list[int]]) -
     return polars.concat(wanted).sort(keys)[column].to_numpy()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("name", "column", "rungs"),
     [
@@ -220,6 +221,20 @@ def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> Non
     assert reference_of(load_results(small)) == "dropout"
 
 
+def test_the_study_says_which_method_is_the_reference(tmp_path: Path) -> None:
+    small = make_study(tmp_path / "study", ("dropout", "falcon", "mixup"))
+    content = json.loads((small / "study.json").read_text())
+    (small / "study.json").write_text(json.dumps(content | {"report": {"reference": "mixup"}}))
+    assert reference_of(load_results(small)) == "mixup"
+    (small / "study.json").write_text(json.dumps(content | {"report": {"refrence": "mixup"}}))
+    with pytest.raises(UserError, match=r"study\.json.*Did you mean 'reference'"):
+        load_results(small)
+    (small / "study.json").write_text(json.dumps(content | {"report": ["mixup"]}))
+    with pytest.raises(UserError, match=r"study\.json.*a table \[report\]"):
+        load_results(small)
+
+
+@pytest.mark.end_to_end
 def test_one_method_is_compared_with_nothing(tmp_path: Path) -> None:
     small = make_study(tmp_path / "study", ("falcon",))
     page, summary = write_report(small).read_text(), (small / "summary.md").read_text()
@@ -235,6 +250,7 @@ def test_resamples_let_a_difference_stand_out_after_correction(methods: int) -> 
     assert pairs * 2 / (1 + resamples_for(methods)) < BEYOND_CHANCE
 
 
+@pytest.mark.end_to_end
 def test_the_order_of_stored_scores_does_not_matter(study: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "study"
     shutil.copytree(study, mixed)
@@ -244,6 +260,7 @@ def test_the_order_of_stored_scores_does_not_matter(study: Path, tmp_path: Path)
     assert found.equals(expected)
 
 
+@pytest.mark.end_to_end
 def test_runs_on_other_examples_are_refused(study: Path, tmp_path: Path) -> None:
     other = tmp_path / "study"
     shutil.copytree(study, other)
@@ -257,6 +274,7 @@ def test_runs_on_other_examples_are_refused(study: Path, tmp_path: Path) -> None
         gather_evidence(load_results(other))
 
 
+@pytest.mark.end_to_end
 def test_the_matrix_is_the_same_both_ways_round(evidence: StudyEvidence) -> None:
     cells = matrix_cells(evidence)
     assert len(cells) == len(COMPARED) * 3 * 2
@@ -279,6 +297,7 @@ def test_verdicts_name_the_better_method() -> None:
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
 
 
+@pytest.mark.end_to_end
 def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: StudyEvidence) -> None:
     """With 999 resamples none below 0.002 can be told; 15 pairs make 0.03 of it."""
     row: EvidenceRow = {"p": 2 / 1000, "p_holm": 15 * 2 / 1000}
@@ -292,6 +311,7 @@ def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: StudyEvidenc
         assert cells[5].startswith("at most ") == (row["p"] == floor)
 
 
+@pytest.mark.end_to_end
 def test_everything_stands_in_the_summary_and_on_the_page(
     study: Path, evidence: StudyEvidence
 ) -> None:
@@ -308,5 +328,5 @@ def test_everything_stands_in_the_summary_and_on_the_page(
         assert test.title in page
         assert f"### {test.title}" in summary
     stored = polars.read_parquet(study / "comparisons.parquet")
-    assert stored.schema == polars.Schema(SCHEMA)
+    assert stored.schema == polars.Schema(EVIDENCE_SCHEMA)
     assert stored.equals(evidence.table)

@@ -92,5 +92,5 @@ def test_fgsm_as_a_shift_says_what_it_lacks(tiny: Dataset) -> None:
         SHIFTS["fgsm"].at(inputs, 1, model=model)
     with pytest.raises(UserError, match="labels of -1"):
         SHIFTS["fgsm"].at(inputs, 1, model=model, labels=-torch.ones(30).long())
-    with pytest.raises(UserError, match="word shifts"):
+    with pytest.raises(UserError, match="choose a word shift"):
         SHIFTS["fgsm"].at(torch.ones(3, 4).long(), 1, model=model, labels=torch.zeros(3).long())

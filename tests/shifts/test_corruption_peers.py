@@ -12,7 +12,7 @@ from falconcal.shifts.corruptions import CORRUPTIONS
 from falconcal.shifts.corruptions.blur import motion_blurred
 from falconcal.shifts.corruptions.digital import elastic_transform
 from falconcal.shifts.corruptions.edges import canny
-from falconcal.shifts.corruptions.smoothing import gaussian
+from falconcal.shifts.corruptions.smoothing import gaussian_filtered
 from falconcal.shifts.corruptions.spatter import highlights
 from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.helpers.corruption_images import RANDOM, natural, shift
@@ -35,6 +35,7 @@ def changed_by_peer(name: str, images: Tensor, level: int) -> Tensor:
     return torch.from_numpy(numpy.stack(outputs)).permute(0, 3, 1, 2) / 255
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in RANDOM])
 @pytest.mark.parametrize("size", COUNTS)
 def test_pixels_of_what_is_not_random_agree_to_two_grey_values(name: str, size: int) -> None:
@@ -44,6 +45,7 @@ def test_pixels_of_what_is_not_random_agree_to_two_grey_values(name: str, size: 
         assert (shift(name).at(images, level) - theirs).abs().mean() < 2 / 255
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in OURS_ALONE])
 @pytest.mark.parametrize("size", COUNTS)
 def test_images_have_the_same_statistics(name: str, size: int) -> None:
@@ -54,6 +56,7 @@ def test_images_have_the_same_statistics(name: str, size: int) -> None:
         check_alike(ours, theirs)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("size", COUNTS)
 def test_elastic_fields_of_the_peers_form_have_the_same_statistics(size: int) -> None:
     images = natural(size, COUNTS[size])
@@ -97,7 +100,7 @@ def test_motion_along_an_angle_agrees_pixel_by_pixel(angle: float) -> None:
 def test_light_on_water_agrees_with_opencv(deviation: float, smoothing: float) -> None:
     cv2 = pytest.importorskip("cv2")
     raw = KeyedNoise("some", 0, 1, torch.arange(1)).paired_normal((1, 224, 224)) * deviation + 0.65
-    liquid = gaussian(raw, smoothing)
+    liquid = gaussian_filtered(raw, smoothing)
     depth = (liquid * (liquid >= 0.68) * 255).clamp(0, 255).floor()
     edges = cv2.Canny(depth[0, 0].byte().numpy(), 50, 150)
     numpy.testing.assert_array_equal(canny(depth, 50, 150)[0, 0] * 255, edges)

@@ -20,14 +20,19 @@ from torch import Tensor
 from falconcal.errors import UserError
 from falconcal.shifts import SHIFTS, corruption_shifts
 from falconcal.shifts.corruptions import CORRUPTIONS
-from falconcal.shifts.corruptions.blur import defocus_blur, magnified, motion_blurred, shuffle
+from falconcal.shifts.corruptions.blur import (
+    defocus_blur,
+    magnified,
+    motion_blurred,
+    swapped_sources,
+)
 from falconcal.shifts.corruptions.digital import affine_points, exact_mean, resampled
 from falconcal.shifts.corruptions.edges import distance
 from falconcal.shifts.corruptions.frost import TEXTURES, texture
 from falconcal.shifts.corruptions.noise import poisson
-from falconcal.shifts.corruptions.parameters import LARGE, SMALL, parameters
+from falconcal.shifts.corruptions.parameters import FOR_LARGE_IMAGES, FOR_SMALL_IMAGES, parameters
 from falconcal.shifts.corruptions.plasma import plasma
-from falconcal.shifts.corruptions.smoothing import gaussian, smoothing_matrix
+from falconcal.shifts.corruptions.smoothing import gaussian_filtered, smoothing_matrix
 from falconcal.shifts.corruptions.spatter import equalised
 from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.helpers.corruption_images import RANDOM, natural, shift
@@ -36,7 +41,7 @@ from tests.helpers.corruption_images import RANDOM, natural, shift
 NOT_MONOTONE = {
     32: {
         "saturate": "less colour, then more",
-        "glass_blur": "severities 1 to 3 and 4 to 5 smooth more and shuffle alike",
+        "glass_blur": "severities 1 to 3 and 4 to 5 smooth more and swapped_sources alike",
         "motion_blur": "severities 3 and 4 differ in the thin end of the kernel alone",
         "spatter": "water, then mud",
         "frost": "severities 3 to 5 darken the image, 1 and 2 do not",
@@ -64,14 +69,23 @@ def to_bytes(image: Tensor) -> Image.Image:
 
 def test_there_are_19_with_five_severities_and_parameters_for_both_sizes() -> None:
     assert len(CORRUPTIONS) == 19
-    assert list(CORRUPTIONS) == list(LARGE) == list(SMALL)
+    assert list(CORRUPTIONS) == list(FOR_LARGE_IMAGES) == list(FOR_SMALL_IMAGES)
     for found in corruption_shifts().values():
         assert found.strengths == (0, 1, 2, 3, 4, 5)
         assert SHIFTS[found.name].name == found.name
-    assert parameters("contrast", 28, 28) == parameters("contrast", 32, 600) == SMALL["contrast"]
-    assert parameters("contrast", 224, 224) == parameters("contrast", 96, 96) == LARGE["contrast"]
+    assert (
+        parameters("contrast", 28, 28)
+        == parameters("contrast", 32, 600)
+        == FOR_SMALL_IMAGES["contrast"]
+    )
+    assert (
+        parameters("contrast", 224, 224)
+        == parameters("contrast", 96, 96)
+        == FOR_LARGE_IMAGES["contrast"]
+    )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize("shape", [(2, 1, 28, 28), (2, 3, 32, 32), (1, 3, 97, 120), (1, 1, 96, 96)])
 def test_any_size_grey_and_colour(name: str, shape: tuple[int, ...]) -> None:
@@ -87,6 +101,7 @@ def test_any_size_grey_and_colour(name: str, shape: tuple[int, ...]) -> None:
         assert torch.equal(changed, images) == (level == 0 or grey_saturate)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_kept(name: str, dtype: torch.dtype) -> None:
@@ -97,6 +112,7 @@ def test_other_precisions_are_kept(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(changed.float(), plain, atol=2.0**-8, rtol=0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize(("size", "count", "cuts"), [(32, 75, (1, 7, 50)), (101, 4, (1, 3))])
 def test_any_split_gives_the_same_bits(
@@ -123,6 +139,7 @@ def test_another_seed_or_example_changes_what_is_random(name: str) -> None:
     assert torch.equal(other, first) != (name in RANDOM)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize(("size", "count"), [(32, 48), (224, 6)])
 def test_distance_from_the_clean_images_grows(name: str, size: int, count: int) -> None:
@@ -204,7 +221,7 @@ def test_gaussian_smoothing_matches_scipy(deviation: float) -> None:
     theirs = scipy.ndimage.gaussian_filter(
         image[0, 0].double().numpy(), deviation, mode="nearest", truncate=4
     )
-    numpy.testing.assert_allclose(gaussian(image, deviation)[0, 0], theirs, atol=1e-6)
+    numpy.testing.assert_allclose(gaussian_filtered(image, deviation)[0, 0], theirs, atol=1e-6)
 
 
 def test_defocus_spreads_a_point_over_a_disc() -> None:
@@ -224,7 +241,7 @@ def test_defocus_spreads_a_point_over_a_disc() -> None:
 def test_glass_takes_pixels_as_a_loop_over_them_does(reach: int) -> None:
     height, width = 30, 37
     moves = torch.randint(-reach, reach, (3, 2, height, width))
-    for move, sources in zip(moves.numpy(), shuffle(moves, reach), strict=True):
+    for move, sources in zip(moves.numpy(), swapped_sources(moves, reach), strict=True):
         pixels = numpy.arange(height * width).reshape(height, width)
         for row in range(height - reach, reach, -1):
             for column in range(width - reach, reach, -1):
@@ -324,6 +341,7 @@ def test_frost_lays_a_pane_over_the_image() -> None:
     assert on_black.max() <= 0.7 + 1e-6
 
 
+@pytest.mark.end_to_end
 def test_panes_differ_and_cover_any_size() -> None:
     panes = [texture(number, 512, 1.0) for number in range(TEXTURES)]
     for one, other in itertools.combinations(panes, 2):
@@ -358,7 +376,7 @@ def test_brightness_raises_the_value_alone() -> None:
 
 @pytest.mark.parametrize("level", [1, 3, 5])
 def test_saturate_changes_the_saturation_alone(level: int) -> None:
-    images, (factor, offset) = colourful(), LARGE["saturate"][level - 1]
+    images, (factor, offset) = colourful(), FOR_LARGE_IMAGES["saturate"][level - 1]
     expected = []
     for red, green, blue in pixels_of(images):
         hue, saturation, value = colorsys.rgb_to_hsv(red, green, blue)
@@ -372,7 +390,7 @@ def test_saturate_changes_the_saturation_alone(level: int) -> None:
 
 @pytest.mark.parametrize("level", [1, 5])
 def test_contrast_keeps_the_mean_and_shrinks_the_deviation_of_each_channel(level: int) -> None:
-    images, (kept,) = natural(224, 2), LARGE["contrast"][level - 1]
+    images, (kept,) = natural(224, 2), FOR_LARGE_IMAGES["contrast"][level - 1]
     ours = shift("contrast").at(images, level)
     torch.testing.assert_close(ours.mean((2, 3)), images.mean((2, 3)))
     torch.testing.assert_close(ours.std((2, 3)), kept * images.std((2, 3)), rtol=1e-4, atol=1e-6)
@@ -396,6 +414,7 @@ def test_pixelate_matches_pillow(size: int, level: int) -> None:
     numpy.testing.assert_allclose(ours, theirs, atol=1.01 / 255)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("size", [28, 32, 45, 101, 224])
 @pytest.mark.parametrize("grey", [False, True])
 def test_jpeg_matches_pillow(size: int, grey: bool) -> None:

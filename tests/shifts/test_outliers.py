@@ -16,7 +16,7 @@ from falconcal.errors import UserError
 from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
 from falconcal.evidence import signed_rank
 from falconcal.evidence.pooled import drawn_counts
-from falconcal.evidence.rank_statistics import FIGURES, drawn_outlier_figures
+from falconcal.evidence.rank_statistics import OUTLIER_FIGURES, drawn_outlier_figures
 from falconcal.metrics import (
     confidence_by_class,
     confidence_histogram,
@@ -103,7 +103,7 @@ def test_tokens_and_unbounded_data_are_refused() -> None:
     words = Examples(torch.ones(3, 5).long(), torch.zeros(3).long(), tokens=4)
     free = Examples(torch.rand(3, 5), torch.zeros(3).long())
     for data in (words, free):
-        with pytest.raises(UserError, match="floating-point inputs of a known range"):
+        with pytest.raises(UserError, match="floating-point inputs and bounds"):
             all_of(OUTLIERS["uniform_noise"], data)
     others = Examples(torch.full((3, 5), 6), torch.zeros(3).long())
     with pytest.raises(UserError, match="tokens below 4, got 6"):
@@ -144,7 +144,7 @@ def test_scores_hold_sets_of_any_size_whatever_the_batches(tiny: Dataset) -> Non
         score_under_shift(small_network(), tiny.test, [], ["few"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", OUTLIER_FIGURES)
 def test_drawn_figures_are_those_of_the_examples_taken(figure: str) -> None:
     torch.manual_seed(3)
     inside, outside = (
@@ -181,6 +181,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.end_to_end
 def test_a_study_names_its_outliers(stored: Path) -> None:
     rows = polars.read_parquet(stored / "rows.parquet")
     assert set(rows["shift"]) == {"clean", "contrast", "fgsm", "uniform_noise", "digits"}
@@ -194,6 +195,7 @@ def test_a_study_names_its_outliers(stored: Path) -> None:
     assert not (stored / "examples" / "fgsm.png").exists()
 
 
+@pytest.mark.end_to_end
 def test_the_report_shows_outliers(stored: Path) -> None:
     summary = (stored / "summary.md").read_text()
     page = (stored / "report.html").read_text()
@@ -213,6 +215,7 @@ def test_the_report_shows_outliers(stored: Path) -> None:
         assert (stored / "figures" / f"{name}.svg").is_file()
 
 
+@pytest.mark.end_to_end
 def test_the_papers_test_on_outliers(stored: Path) -> None:
     table = polars.read_parquet(stored / "comparisons.parquet")
     found = table.filter(kind="test", figure="signed_rank_digits_confidence")
@@ -231,6 +234,7 @@ def test_the_papers_test_on_outliers(stored: Path) -> None:
     assert found["examples"].item() == 397
 
 
+@pytest.mark.end_to_end
 def test_figures_of_outliers_close_cells_on_the_right(stored: Path, tmp_path: Path) -> None:
     shutil.copytree(stored, tmp_path / "stored")
     results = load_results(tmp_path / "stored")
@@ -242,6 +246,7 @@ def test_figures_of_outliers_close_cells_on_the_right(stored: Path, tmp_path: Pa
     assert shares.filter(share=1.0)["from"].to_list() == pytest.approx([0.7])
 
 
+@pytest.mark.end_to_end
 def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
     results = load_results(stored)
     scores = polars.concat(
@@ -259,6 +264,7 @@ def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
     assert classes["even"][0] == pytest.approx(1 / 3)
 
 
+@pytest.mark.end_to_end
 def test_outliers_that_do_not_fit_are_found_before_training(tmp_path: Path) -> None:
     study = read_own_file(STUDY, ['outliers=["tests.helpers.stripes:load_table"]'])
     with pytest.raises(UserError, match="nothing is resized"):

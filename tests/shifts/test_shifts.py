@@ -43,6 +43,7 @@ def test_level_0_is_the_identity_to_the_bit(name: str) -> None:
     assert torch.equal(SHIFTS[name].at(images, 0), images)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("name", "level"), SHIFT_LEVELS)
 def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, level: int) -> None:
     images = torch.rand(4, 3, 30, 32)
@@ -55,6 +56,7 @@ def test_shape_type_and_range_are_kept_and_the_input_is_untouched(name: str, lev
     assert torch.equal(images, before)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", IMAGES)
 def test_same_seed_same_bits_however_the_batch_is_cut(name: str) -> None:
     images, shift = torch.rand(23, 1, 28, 28), SHIFTS[name]

@@ -175,6 +175,7 @@ def test_objectnet_has_shared_classes_outliers_and_no_border(
     numpy.testing.assert_allclose(others[0], expected, atol=1e-6)
 
 
+@pytest.mark.end_to_end
 def test_a_study_takes_a_shift_with_examples_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_study_takes_a_shift_with_examples_of_its_own(
     assert micro["low"].item() <= micro["value"].item() <= micro["high"].item()
 
 
+@pytest.mark.end_to_end
 def test_a_study_takes_a_stored_shift_by_a_line(mnist: Path, tmp_path: Path) -> None:
     changes = ['shifts=["mnist_c:fog", "shear"]', f'stored="{mnist}"', "dropout.epochs=2"]
     study = read_own_file(STUDY, changes)
@@ -238,7 +240,7 @@ def test_data_that_is_nowhere_is_asked_for(
 ) -> None:
     monkeypatch.setenv("FALCONCAL_DATA", str(tmp_path))
     monkeypatch.setenv("FALCONCAL_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(UserError, match="FALCONCAL_DATA names, found none"):
+    with pytest.raises(UserError, match="FALCONCAL_DATA names, it is not there"):
         find_shift(name if name == "objectnet" else f"{name}:fog")
 
 

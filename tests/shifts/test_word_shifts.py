@@ -11,7 +11,7 @@ from falconcal.data import Examples, Texts
 from falconcal.errors import UserError
 from falconcal.evaluation.under_shift import score_under_shift
 from falconcal.shifts import SHIFTS, find_computed_shift, typos, word_shifts
-from falconcal.shifts.typos import SHARES
+from falconcal.shifts.typos import LETTER_SHARES
 
 TOKENS, LENGTH = 500, 40
 LENGTHS = [40, 31, 20, 11, 1, 0]
@@ -108,11 +108,11 @@ def test_shuffled_words_are_the_same_words_in_other_places(texts: Tensor) -> Non
 def test_what_is_lacking_or_no_tokens_is_named(texts: Tensor) -> None:
     with pytest.raises(UserError, match="word_swap needs the number of different tokens"):
         SHIFTS["word_swap"].at(texts, 1)
-    with pytest.raises(UserError, match=r"made for tokens.* torch\.float32"):
+    with pytest.raises(UserError, match=r"expects tokens.* torch\.float32"):
         SHIFTS["word_drop"].at(torch.rand(2, 5), 1)
     with pytest.raises(UserError, match="typos needs the raw text"):
         SHIFTS["typos"].at(texts, 1)
-    with pytest.raises(UserError, match="one kind of inputs"):
+    with pytest.raises(UserError, match="the same kind of inputs"):
         find_computed_shift("word_drop | shear")
     with pytest.raises(UserError, match="at least one word, got 1"):
         SHIFTS["word_swap"].at(texts, 1, tokens=1)
@@ -143,7 +143,7 @@ def test_typos_are_single_and_leave_all_but_letters_alone() -> None:
     kinds = scipy.stats.binomtest(len(text) - len(typed) + 200, 400).pvalue
     assert kinds > 1e-3
     for level in range(1, 10):
-        typed = typos(RAW, SHARES[level])[1]
+        typed = typos(RAW, LETTER_SHARES[level])[1]
         assert [mark for mark in typed if not mark.isalpha()] == list(" ; 42  '!")
 
 
@@ -151,7 +151,7 @@ def test_distance_of_typos_grows_with_the_share() -> None:
     text = "the quick brown fox jumps over the lazy dog " * 40
     same = [
         sum(map(str.__eq__, typos([text], share)[0].split(" "), text.split(" ")))
-        for share in SHARES
+        for share in LETTER_SHARES
     ]
     assert all(more > fewer for more, fewer in itertools.pairwise(same))
 

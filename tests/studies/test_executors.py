@@ -121,6 +121,7 @@ def test_epochs_of_all_members_count() -> None:
 # failures
 
 
+@pytest.mark.end_to_end
 def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(TEXT + TROUBLE)
     words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]
@@ -129,7 +130,7 @@ def test_a_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     assert answer.exit_code == 1
     for words_of_it in ("KeyError: 'of no use'", "training diverged", "builds on raising, seed 0"):
         assert words_of_it in answer.output
-    assert "3 failed" in answer.output
+    assert "3 runs failed" in answer.output
     assert "To try again: falconcal" in answer.output
     assert "Traceback" not in answer.output
     assert set(polars.read_parquet(tmp_path / "out" / "rows.parquet")["method"]) == {"dropout"}
@@ -148,10 +149,11 @@ def test_where_nothing_is_complete_there_is_no_report(tmp_path: Path) -> None:
     words = ["run", str(tmp_path / "study.toml"), *TRUST, "--out", str(tmp_path / "out")]
     answer = CliRunner().invoke(app, [*words, "--methods", "raising"])
     assert answer.exit_code == 1
-    assert "1 failed" in answer.output
+    assert "1 run failed" in answer.output
     assert not (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("words", [["--workers", "0"], ["--threads", "0"], ["--workers", "two"]])
 def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["run", "digits", "--out", str(tmp_path / "out"), *words])
@@ -159,22 +161,26 @@ def test_wrong_numbers_are_refused(words: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.end_to_end
 def test_torchrun_and_workers_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    with pytest.raises(UsageError, match="leave --workers out"):
+    with pytest.raises(UsageError, match="remove --workers"):
         local_executor(2)
 
 
 # processes
 
 
+@pytest.mark.end_to_end
 def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DEATHS, str(tmp_path))
     study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying", "raising"]
-    failed = run_study(study, tmp_path / "two", heard, only, make_crew=in_processes(2, threads=1))
+    failed = run_study(
+        study, tmp_path / "two", heard, only, make_executor=in_processes(2, threads=1)
+    )
     assert failed == {key("raising"): "KeyError: 'of no use'"}
     (lost,) = (event for event in heard if event.kind == "lost")
     assert (lost.run, "SIGKILL" in lost.text) == (key("dying"), True)
@@ -223,6 +229,7 @@ def children(pid: int) -> list[int]:
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
+@pytest.mark.end_to_end
 @NEEDS_PROC
 def test_a_killed_runner_leaves_no_process_and_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     runner = Runner(tmp_path / "killed", workers=2, seeds=1)

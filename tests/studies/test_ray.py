@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.end_to_end
 def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +34,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothi
     study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying"]
     crew = ray_cluster.on_ray("local")
-    failed = run_study(study, tmp_path / "ray", heard, [*only, "raising"], make_crew=crew)
+    failed = run_study(study, tmp_path / "ray", heard, [*only, "raising"], make_executor=crew)
     assert failed == {key("raising"): "KeyError: 'of no use'"}
     assert heard.order("lost") == ["dying"]
     assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
@@ -49,6 +50,7 @@ class Mail(list[bytes]):
         self.put = SimpleNamespace(remote=self.append)
 
 
+@pytest.mark.end_to_end
 def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,12 +85,13 @@ def test_a_run_that_fails_elsewhere_sends_nothing_but_its_reason(
     assert not sent
 
 
+@pytest.mark.end_to_end
 def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="leave one out"):
+    with pytest.raises(UsageError, match="remove one of them"):
         ray_cluster.need_ray(workers=2)
     monkeypatch.setattr(ray_cluster, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"falconcal\[ray\]"):
         ray_cluster.need_ray()
     study = read_own(CALIBRATED, "test")
     with pytest.raises(UserError, match="expected a Ray cluster at"):
-        run_study(study, tmp_path, Silent(), make_crew=ray_cluster.on_ray("127.0.0.1:1"))
+        run_study(study, tmp_path, Silent(), make_executor=ray_cluster.on_ray("127.0.0.1:1"))

@@ -57,6 +57,7 @@ def test_usual_shifts_are_those_of_the_kind_of_data() -> None:
     assert "corrupt_fog" in usual_shifts(colour)
 
 
+@pytest.mark.end_to_end
 def test_signals_and_tables_are_plotted() -> None:
     signals = Examples(torch.randn(4, 30, 3), torch.zeros(4).long())
     dataset = Dataset("waves", "signal", ("a",), None, signals, signals, signals)
@@ -70,10 +71,11 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         shift_overview(load_stripes(), ["fgsm"])
     words = Examples(torch.ones(2, 5).long(), torch.zeros(2).long())
     text = Dataset("words", "text", ("a",), None, words, words, words)
-    with pytest.raises(UserError, match="words is text, of which there is no picture"):
+    with pytest.raises(UserError, match="words is text, which cannot be drawn"):
         shift_overview(text)
 
 
+@pytest.mark.end_to_end
 def test_the_command_writes_the_picture(tmp_path: Path) -> None:
     answer = run("shift", "digits", "--shifts", "contrast, shear", folder=tmp_path)
     assert answer.returncode == 0, answer.stderr

@@ -33,6 +33,7 @@ def changes(name: str, folder: Path) -> list[str]:
     return [f"dataset.{key}={value}" for key, value in settings.items()]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 @pytest.mark.parametrize("name", STUDIES)
@@ -131,6 +132,7 @@ def test_outliers_are_cut_to_the_examples_of_the_study() -> None:
     assert torch.equal(inputs, torch.cat([batch for batch, _ in whole.batches(data, 5)])[:7])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 def test_the_command_keeps_smoke_runs_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

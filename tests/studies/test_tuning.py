@@ -51,7 +51,7 @@ from optuna.trial import TrialState  # noqa: E402
 
 from falconcal.studies.building import load_study_dataset  # noqa: E402
 from falconcal.studies.tuning.budget import budgeted  # noqa: E402
-from falconcal.studies.tuning.search import Search, make_bench, tune  # noqa: E402
+from falconcal.studies.tuning.search import Search, make_context, tune  # noqa: E402
 from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
 from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
 from tests.helpers.paths import STRIPES  # noqa: E402
@@ -107,10 +107,10 @@ def test_mc_dropout_is_never_without_dropout() -> None:
 
 def test_an_ensemble_is_tuned_through_the_member_it_has_by_itself() -> None:
     given = read_own(TEXT + "[methods.ensemble]\nsize = 3", "test")
-    place = find_target(given, "ensemble")
-    assert isinstance(place.method, Adversarial)
+    target = find_target(given, "ensemble")
+    assert isinstance(target.method, Adversarial)
     stated = {"base": {"method": "adversarial", "l2_weight": 0.1, "keep": "best"}}
-    assert place.table({"l2_weight": 0.1}) == stated
+    assert target.table({"l2_weight": 0.1}) == stated
 
 
 def test_the_reference_keeps_its_last_epoch_whatever_the_study_says() -> None:
@@ -179,9 +179,9 @@ def test_a_wrong_method_or_number_is_refused(tmp_path: Path) -> None:
 
 def test_points_begin_with_the_studys_own_and_none_comes_twice() -> None:
     given = study("search.dropout.learning_rate=[1e-3, 1e-2]", "search.dropout.dropout=[0, 0.5, 1]")
-    place = find_target(given, "dropout")
-    space = find_space(given, place)
-    own = study_point(place, space)
+    target = find_target(given, "dropout")
+    space = find_space(given, target)
+    own = study_point(target, space)
     assert own == {"learning_rate": 0.01, "dropout": None}
     drawn = list(points(space, own, seed=0))
     assert drawn[0] == own
@@ -198,9 +198,9 @@ def test_ranges_are_drawn_inside_and_evenly_in_the_logarithm() -> None:
         "search.dropout.learning_rate={low=1e-4, high=1e-2, log=true}",
         "search.dropout.accumulate={low=2, high=4}",
     )
-    place = find_target(given, "dropout")
-    space = find_space(given, place)
-    drawn = list(islice(points(space, study_point(place, space), seed=0), 400))
+    target = find_target(given, "dropout")
+    space = find_space(given, target)
+    drawn = list(islice(points(space, study_point(target, space), seed=0), 400))
     assert drawn[0]["accumulate"] != 1  # the own value is outside, so it is not tried first
     assert {point["accumulate"] for point in drawn} == {2, 3, 4}
     rates = sorted(point["learning_rate"] for point in drawn)
@@ -214,6 +214,7 @@ def test_whole_ranges_have_an_end() -> None:
     assert len(list(points(space, {"accumulate": 1, "bins": 5}, seed=0))) == 6
 
 
+@pytest.mark.end_to_end
 def test_a_method_that_left_the_study_leaves_its_trials_and_no_best(tmp_path: Path) -> None:
     tune(search(tmp_path, method="falcon", trials=1))
     fewer = read_own(without_falcon(TEXT), "test", SHORT)
@@ -245,10 +246,10 @@ def test_a_method_with_a_base_is_tuned_through_it() -> None:
         ["search.by_table.share=[0.25, 1.0]"],
     )
     assert find_target(given, "by_name").name == "falcon"
-    place = find_target(given, "by_table")
-    assert (place.name, place.depth) == ("by_table", 1)
-    assert isinstance(place.method, Falcon)
-    assert study_point(place, find_space(given, place)) == {"share": 0.5}
+    target = find_target(given, "by_table")
+    assert (target.name, target.depth) == ("by_table", 1)
+    assert isinstance(target.method, Falcon)
+    assert study_point(target, find_space(given, target)) == {"share": 0.5}
 
 
 def test_values_stand_where_the_settings_do() -> None:
@@ -343,9 +344,9 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
     falcon, inside = taken.method("falcon"), taken.method("calibrated").base  # type: ignore[attr-defined]
     assert isinstance(falcon, Falcon)
     assert (falcon.directions, falcon.keep) == (("adversarial", "gaussian"), "best")
-    assert falcon.share == 0.25  # what the command says goes before
+    assert falcon.calibration_fraction == 0.25  # what the command says goes before
     assert (falcon.epochs, falcon.learning_rate) == (12, 0.01)  # as the study has them
-    assert (inside.share, inside.epochs, inside.keep) == (0.5, 7, "best")
+    assert (inside.calibration_fraction, inside.epochs, inside.keep) == (0.5, 7, "best")
 
 
 @pytest.mark.parametrize(
@@ -375,10 +376,11 @@ def test_tables_for_tuning_change_no_run() -> None:
 # trials
 
 
+@pytest.mark.end_to_end
 def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
-    told: list[dict[str, Any]] = []
-    rows = tune(search(tmp_path, trials=4), told=told.append)
-    assert rows == told == read_trials(tmp_path)
+    reported: list[dict[str, Any]] = []
+    rows = tune(search(tmp_path, trials=4), on_trial=reported.append)
+    assert rows == reported == read_trials(tmp_path)
     assert [one["trial"] for one in rows] == [0, 1, 2, 3]
     assert rows[0]["settings"] == {"learning_rate": 0.01}  # the study's own
     assert {one["settings"]["learning_rate"] for one in rows} == {0.01, 1e-6, 0.003, 0.03}
@@ -397,16 +399,17 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
 
 
+@pytest.mark.end_to_end
 def test_the_same_seed_gives_the_same_trials_also_in_two_sittings(tmp_path: Path) -> None:
     whole = tune(search(tmp_path / "whole"))
     tune(search(tmp_path / "parts", trials=1))
     assert len(read_trials(tmp_path / "parts")) == 1
-    told: list[dict[str, Any]] = []
-    parts = tune(search(tmp_path / "parts"), told=told.append)
+    reported: list[dict[str, Any]] = []
+    parts = tune(search(tmp_path / "parts"), on_trial=reported.append)
     assert timeless(parts) == timeless(whole)
-    assert [one["trial"] for one in told] == [1, 2]
-    assert tune(search(tmp_path / "parts"), told=told.append) == parts
-    assert len(told) == 2  # all was done
+    assert [one["trial"] for one in reported] == [1, 2]
+    assert tune(search(tmp_path / "parts"), on_trial=reported.append) == parts
+    assert len(reported) == 2  # all was done
 
 
 def test_the_reference_of_trials_is_the_same_trained_or_read(
@@ -419,8 +422,8 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
         lambda _, reference, __: references.append(reference),
     )
     given = search(tmp_path, "model=lenet")
-    make_bench(given, budgeted(load_study_dataset(given.study), given.tuning))
-    make_bench(given, budgeted(load_study_dataset(given.study), given.tuning))
+    make_context(given, budgeted(load_study_dataset(given.study), given.tuning))
+    make_context(given, budgeted(load_study_dataset(given.study), given.tuning))
     trained, read = (dict(model.named_parameters()) for model in references)
     for name, weight in trained.items():
         assert torch.equal(read[name], weight), name
@@ -430,6 +433,7 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
     assert not (tmp_path / "checkpoints").exists()
 
 
+@pytest.mark.end_to_end
 def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_path: Path) -> None:
     falcon = "search.falcon.entropy_weight=[1.0, 5.0]"
     tune(search(tmp_path, falcon, trials=1))
@@ -452,6 +456,7 @@ def test_another_method_shares_the_reference_and_other_settings_are_refused(tmp_
     assert {one["method"] for one in tune(replace(other, study=study))} >= {"falcon", "again"}
 
 
+@pytest.mark.end_to_end
 def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> None:
     plain = tune(search(tmp_path / "plain", trials=1))
     scored = tune(search(tmp_path / "scored", trials=1, also_score_test=True))
@@ -460,6 +465,7 @@ def test_scoring_on_test_data_changes_nothing_that_is_judged(tmp_path: Path) -> 
         assert one == other
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_values_that_are_lists_are_tried_too(tmp_path: Path, sampler: str) -> None:
     """Optuna knows numbers and text alone: the study's own list and those that are drawn."""
@@ -473,6 +479,7 @@ def test_values_that_are_lists_are_tried_too(tmp_path: Path, sampler: str) -> No
     assert best["methods"]["falcon"]["directions"] in tried
 
 
+@pytest.mark.end_to_end
 def test_a_trial_that_fails_is_kept_with_its_reason_and_others_go_on(tmp_path: Path) -> None:
     rows = tune(search(tmp_path, "search.dropout.learning_rate=[1e30]", trials=2))
     assert [one["state"] for one in rows] == ["complete", "failed"]
@@ -480,6 +487,7 @@ def test_a_trial_that_fails_is_kept_with_its_reason_and_others_go_on(tmp_path: P
     assert rows[1]["settings"] == {"learning_rate": 1e30}
 
 
+@pytest.mark.end_to_end
 def test_hopeless_trials_are_pruned(tmp_path: Path) -> None:
     rates = ", ".join(str(rate) for rate in (0.008, 0.009, 0.011, 1e-6, 2e-6, 3e-6))
     changes = (f"search.dropout.learning_rate=[{rates}]", "tuning.epochs=4")
@@ -501,14 +509,15 @@ def test_a_model_that_knows_nothing_does_not_set_the_median() -> None:
         def should_prune(self) -> bool:
             return False
 
-    watcher = PruningCallback(Trial(), 0.9)  # type: ignore[arg-type]
-    watcher(EpochRecord(1, 3, {}, {"accuracy": 0.3, "criterion": 0.01}))
-    watcher(EpochRecord(2, 3, {}))  # not judged
-    watcher(EpochRecord(3, 3, {}, {"accuracy": 0.95, "criterion": 0.2}, kept=3))
+    pruning = PruningCallback(Trial(), 0.9)  # type: ignore[arg-type]
+    pruning(EpochRecord(1, 3, {}, {"accuracy": 0.3, "criterion": 0.01}))
+    pruning(EpochRecord(2, 3, {}))  # not judged
+    pruning(EpochRecord(3, 3, {}, {"accuracy": 0.95, "criterion": 0.2}, kept=3))
     assert reported == [pytest.approx(1.6), 0.2]
-    assert watcher.kept() == 3
+    assert pruning.kept() == 3
 
 
+@pytest.mark.end_to_end
 def test_optunas_sampler_is_seeded_too(tmp_path: Path) -> None:
     changes = (
         "search.dropout.learning_rate={low=1e-3, high=1e-1, log=true}",
@@ -531,6 +540,7 @@ MEETS = TEXT.replace(
 OTHERS = ("search.meeting.l2_weight=[0.1, 0.2, 0.3, 0.4, 0.5]", "tuning.epochs=1")
 
 
+@pytest.mark.end_to_end
 def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,18 +548,19 @@ def test_two_workers_on_one_storage_lose_no_trial_and_do_none_twice(
     alone = tune(Search(given, "meeting", 6, tmp_path / "alone", prune=False))
     (tmp_path / "met").mkdir()
     monkeypatch.setenv(MEETING, str(tmp_path / "met"))
-    told: list[dict[str, Any]] = []
-    both = tune(Search(given, "meeting", 6, tmp_path / "both", prune=False), 2, told.append)
+    reported: list[dict[str, Any]] = []
+    both = tune(Search(given, "meeting", 6, tmp_path / "both", prune=False), 2, reported.append)
     assert timeless(both) == timeless(alone)
-    assert sorted(one["trial"] for one in told) == list(range(6))
-    ledger = TrialStore(tmp_path / "both", None, "stripes")
-    trials = ledger.trials_of("meeting").get_trials()
+    assert sorted(one["trial"] for one in reported) == list(range(6))
+    trial_store = TrialStore(tmp_path / "both", None, "stripes")
+    trials = trial_store.trials_of("meeting").get_trials()
     assert len(trials) == 6
     assert len({trial.user_attrs["worker"] for trial in trials}) == 2
     assert not list((tmp_path / "both" / ".workers").iterdir())
-    ledger.close()
+    trial_store.close()
 
 
+@pytest.mark.end_to_end
 def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(MEETS)
     met = tmp_path / "met"
@@ -571,26 +582,30 @@ def test_a_killed_trial_is_put_down_and_done_again(tmp_path: Path) -> None:
     assert rows[1]["settings"] == {"l2_weight": 0.0}
 
 
+@pytest.mark.end_to_end
 def test_a_trial_of_a_living_worker_is_left_to_it(tmp_path: Path) -> None:
-    ledger, other = (TrialStore(tmp_path, None, "s") for _ in range(2))
-    trials = ledger.trials_of("falcon")
-    ledger.plan(trials, [{"share": 0.5}, {"share": 1.0}])
-    ledger.plan(trials, [{"share": 0.5}, {"share": 1.0}, {"share": 0.1}])  # one more, not three
-    with ledger.working():
-        mine = ledger.claim(trials, 0)
-        assert other.plan_again(other.trials_of("falcon")) == 0
+    trial_store, other = (TrialStore(tmp_path, None, "s") for _ in range(2))
+    trials = trial_store.trials_of("falcon")
+    trial_store.plan(trials, [{"share": 0.5}, {"share": 1.0}])
+    trial_store.plan(
+        trials, [{"share": 0.5}, {"share": 1.0}, {"share": 0.1}]
+    )  # one more, not three
+    with trial_store.working():
+        mine = trial_store.claim(trials, 0)
+        assert other.requeue_lost(other.trials_of("falcon")) == 0
         assert other.waiting(trials) == 2
         assert other.claim(trials, 0).user_attrs["number"] == 1  # type: ignore[union-attr]
     assert mine is not None
     assert mine.user_attrs["number"] == 0
-    assert other.plan_again(trials) == 2  # neither has a worker now
+    assert other.requeue_lost(trials) == 2  # neither has a worker now
     states = [trial.state for trial in trials.get_trials()]
     assert states.count(TrialState.FAIL) == 2
     assert states.count(TrialState.WAITING) == 3
-    for one in (ledger, other):
+    for one in (trial_store, other):
         one.close()
 
 
+@pytest.mark.end_to_end
 def test_a_storage_belongs_to_one_folder(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     tune(search(tmp_path / "one", trials=1, storage=url))
@@ -610,6 +625,7 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         need_optuna()
 
 
+@pytest.mark.end_to_end
 def test_what_the_command_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         row(n, 0.1 + 0.01 * n, 0.95, test={"micro_ece": 0.1 * n}, seconds=1.0) for n in range(3)

@@ -123,7 +123,7 @@ def test_names_of_swept_variants_are_readable_and_fit_a_folder(
         ('[variants.a]\n"dataset.count" = 3', r"variants\.a: dataset\.count cannot differ"),
         ('[variants.a]\n"tuning.epochs" = 3', r"variants\.a: tuning\.epochs cannot differ"),
         ('[variants.a]\nmodel = "lenett"', r"variants\.a: .*mean 'lenet'"),
-        ('[variants.a]\n"scaled.base.epochs" = 3', r"variants\.a: .*no table of its own"),
+        ('[variants.a]\n"scaled.base.epochs" = 3', r"variants\.a: .*is not a table"),
         ("[variants.default]\nbatch_size = 3", r"variants\.default .* choose another name"),
         ('[variants."a/b"]\nbatch_size = 3', "variants"),
         ("[variants]\na = 3", r"\[variants\.a\]: expected a table, got 3"),
@@ -147,7 +147,7 @@ def test_a_smoke_run_makes_variants_small_too() -> None:
         "entropy_alone": {"falcon.calibration_weight": 0.0}, "epochs=7": {}, "share=0.7": {},
     }  # fmt: skip
     alone = small.variant("entropy_alone").method("falcon")
-    assert (alone.epochs, alone.share, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
+    assert (alone.epochs, alone.calibration_fraction, alone.calibration_weight) == (1, 0.5, 0.0)  # type: ignore[attr-defined]
 
 
 def test_the_ablation_leaves_out_each_term_and_both() -> None:
@@ -185,6 +185,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.end_to_end
 def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> None:
     alone, plain = RunKey("entropy_alone", "falcon", 0), RunKey(DEFAULT_VARIANT, "falcon", 0)
     assert Store(folder).runs() == sorted(runs_of(study(SCALED, ALONE)))
@@ -201,6 +202,7 @@ def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> No
     assert set(rows.filter(method="falcon")["variant"]) == {DEFAULT_VARIANT, "entropy_alone"}
 
 
+@pytest.mark.end_to_end
 def test_a_variant_gives_what_a_study_with_its_settings_gives(folder: Path, tmp_path: Path) -> None:
     run_study(study(changes=("falcon.calibration_weight=0.0",)), tmp_path, Silent(), ["falcon"])
     alone = RunKey("entropy_alone", "falcon", 0).folder(folder)
@@ -213,6 +215,7 @@ def test_a_variant_gives_what_a_study_with_its_settings_gives(folder: Path, tmp_
     assert not scores[0].equals(other)
 
 
+@pytest.mark.end_to_end
 def test_a_recalibrator_takes_the_run_of_its_own_variant(folder: Path) -> None:
     taken = {
         run.variant: stored(folder, run, "run.json")["base"]
@@ -225,6 +228,7 @@ def test_a_recalibrator_takes_the_run_of_its_own_variant(folder: Path) -> None:
     }
 
 
+@pytest.mark.end_to_end
 def test_a_recalibrator_whose_variant_leaves_the_base_alone_takes_the_plain_run(
     tmp_path: Path,
 ) -> None:
@@ -236,6 +240,7 @@ def test_a_recalibrator_whose_variant_leaves_the_base_alone_takes_the_plain_run(
     assert stored(tmp_path, run, "run.json")["base"] == "falcon, seed 0"
 
 
+@pytest.mark.end_to_end
 def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "out")
     progress = Silent()
@@ -258,6 +263,7 @@ def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) ->
     assert everything(tmp_path / "out") == before
 
 
+@pytest.mark.end_to_end
 def test_the_report_has_a_series_for_each_variant(folder: Path) -> None:
     results = load_results(folder)
     assert results.series == (
@@ -268,6 +274,7 @@ def test_the_report_has_a_series_for_each_variant(folder: Path) -> None:
     assert summary["variant"].to_list()[1:3] == [DEFAULT_VARIANT, "entropy_alone"]
 
 
+@pytest.mark.end_to_end
 def test_variants_are_compared_in_pairs_of_the_same_examples(folder: Path) -> None:
     results = load_results(folder)
     rows = results.rows.filter(method="falcon")
@@ -282,6 +289,7 @@ def test_variants_are_compared_in_pairs_of_the_same_examples(folder: Path) -> No
     assert pair["low"] <= pair["value"] <= pair["high"]
 
 
+@pytest.mark.end_to_end
 def test_named_variants_stand_side_by_side_in_a_figure(folder: Path) -> None:
     (figure,) = variant_figures(load_results(folder))
     assert figure.name == "variants"
@@ -324,6 +332,7 @@ def swept(results: Results) -> Results:
     return Results(results.directory, study, polars.concat(rows), tuple(runs))
 
 
+@pytest.mark.end_to_end
 def test_a_sweep_is_a_line_over_its_range_with_the_plain_run_on_it(folder: Path) -> None:
     results = swept(load_results(folder))
     (figure,) = variant_figures(results)
@@ -365,6 +374,7 @@ def test_a_sweep_knows_the_value_of_the_study_itself(key: str, plain: dict[str, 
     assert find_sweeps(study) == [Sweep(key, {**plain, "a": 1.0, "b": 2.0})]
 
 
+@pytest.mark.end_to_end
 def test_a_study_without_variants_has_no_figure_of_them(folder: Path) -> None:
     results = load_results(folder)
     plain = {name: value for name, value in results.study.items() if name != "variants"}

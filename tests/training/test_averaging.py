@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from falconcal import Falcon, History, L2Dropout
+from falconcal import Falcon, L2Dropout
 from falconcal.core.module_state import flush_denormals
 from falconcal.data import Dataset
 from falconcal.errors import UserError
+from falconcal.training import History
 from falconcal.training.averaging import Average
 from falconcal.training.selection import validation_criterion
 from tests.helpers.small_data import small_network
@@ -64,6 +65,18 @@ def test_a_trained_model_is_the_mean_of_its_steps(
     for number, weight in enumerate(model.parameters()):
         mean = torch.stack([step[number] for step in steps]).double().mean(0)
         torch.testing.assert_close(weight.double(), mean, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_cannot_be_copied_has_a_mean_too(tiny: Dataset) -> None:
+    """After a pass, spectral norm holds a tensor that was computed from the weights."""
+    layers = nn.Flatten(), nn.utils.spectral_norm(nn.Linear(784, 8)), nn.ReLU(), nn.Linear(8, 3)
+    model = nn.Sequential(*layers)
+    model(tiny.train.inputs[:5])
+    with pytest.raises(RuntimeError, match="deepcopy"):
+        torch.optim.swa_utils.AveragedModel(model)
+    method = L2Dropout(epochs=1, average=0.9)
+    fitted = method.fit(model, tiny.train.batches(30), tiny.validation.batches())
+    assert fitted(tiny.test.inputs).isfinite().all()
 
 
 def test_the_mean_is_what_is_judged(tiny: Dataset) -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from falconcal import Falcon, History, L2Dropout, checkpointing
+from falconcal import Falcon, L2Dropout, checkpointing
 from falconcal.data import Batches, Dataset
 from falconcal.errors import UserError
-from falconcal.training import EpochRecord, on_epoch
+from falconcal.training import EpochRecord, History, on_epoch
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stopping import StoppedError, Stopping
@@ -47,6 +47,7 @@ def fit(train: Batches, tiny: Dataset, stop_after: int = 10**6, **changed: objec
     return Falcon(**settings).fit(model, stopping, validation)  # type: ignore[arg-type]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("loader", ["own", "torch"])
 @pytest.mark.parametrize(("stop_after", "average"), [(1, None), (9, 0.9), (14, None)])
 def test_an_interrupted_training_ends_with_the_same_bits(
@@ -67,6 +68,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     assert list(history) == list(undisturbed)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("stop_after", [1, 9, 14])
 def test_a_loader_with_random_numbers_of_its_own_goes_on_with_them(
     tiny: Dataset, tmp_path: Path, stop_after: int
@@ -142,6 +144,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tiny: Dataset, tmp_path: Path
         fit(tiny.train.batches(), tiny, entropy_weight=3.0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("damage", ["cut", "foreign", "empty"])
 def test_a_damaged_checkpoint_is_named(tiny: Dataset, tmp_path: Path, damage: str) -> None:
     with checkpointing(tmp_path):
@@ -161,9 +164,10 @@ def test_wrong_intervals_are_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.end_to_end
 def test_kill_nine_at_any_moment(tmp_path: Path) -> None:
     """A process that is killed again and again ends with the weights of one that is not."""
-    script = ROOT / "tests" / "train_for_killing.py"
+    script = ROOT / "tests" / "helpers" / "train_for_killing.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), str(tmp_path / "checkpoints"), str(tmp_path / "out")]
     for _ in range(2):

@@ -11,17 +11,11 @@ from torch.nn import functional
 from falconcal.data import Bounds, Dataset
 from falconcal.errors import UserError
 from falconcal.methods import Falcon, L2Dropout
-from falconcal.training import (
-    CollapseWarning,
-    History,
-    Objective,
-    Step,
-    TrainingMethod,
-    bounds_of,
-    fit_objectives,
-    set_dropout,
-)
-from falconcal.training.context import to_channels_last
+from falconcal.training import CollapseWarning, History, Objective, Step
+from falconcal.training.common_settings import TrainingSettings
+from falconcal.training.loop import fit_objectives
+from falconcal.training.model_setup import set_dropout
+from falconcal.training.step import bounds_of, to_channels_last
 from tests.helpers.small_data import small_network, stripes
 
 # a few steps teach these networks little, and falconcal rightly says so
@@ -88,15 +82,15 @@ def test_any_loader_will_do(tiny: Dataset) -> None:
     assert not model.training
 
 
-def test_a_share_of_batches_gets_the_objective(tiny: Dataset) -> None:
+def test_a_fraction_of_batches_gets_the_objective(tiny: Dataset) -> None:
     steps: list[int] = []
 
     def terms(step: Step) -> dict[str, Tensor]:
         steps.append(step.epoch)
         return {"loss": step.logits().square().mean()}
 
-    objective = Objective("some", terms, torch.optim.SGD, share=0.3)
-    training = TrainingMethod(epochs=50)
+    objective = Objective("some", terms, torch.optim.SGD, batch_fraction=0.3)
+    training = TrainingSettings(epochs=50)
     with pytest.warns(CollapseWarning):
         fit_objectives(
             small_network(),
@@ -113,10 +107,10 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
 
     def clean(step: Step) -> dict[str, Tensor]:
         loss = functional.cross_entropy(step.logits(), step.labels)
-        bare = copy.deepcopy(model)
+        alone = copy.deepcopy(model)
         inputs = step.inputs.detach().clone().requires_grad_()
         (expected,) = torch.autograd.grad(
-            functional.cross_entropy(bare(inputs), step.labels), inputs
+            functional.cross_entropy(alone(inputs), step.labels), inputs
         )
         seen.append((expected, torch.empty(0)))
         return {"loss": loss}
@@ -137,7 +131,7 @@ def test_the_kept_input_gradient_is_that_of_the_clean_loss(tiny: Dataset) -> Non
         tiny.train.batches(30),
         tiny.validation.batches(),
         objectives,
-        TrainingMethod(epochs=20, dropout=0.0),
+        TrainingSettings(epochs=20, dropout=0.0),
     )
     for expected, kept in seen:
         torch.testing.assert_close(kept, expected)
@@ -156,7 +150,7 @@ def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
 
     objectives = [
         Objective("clean", clean, torch.optim.SGD, keeps_input_gradient=True),
-        Objective("after", after, torch.optim.SGD, share=0.3),
+        Objective("after", after, torch.optim.SGD, batch_fraction=0.3),
     ]
     history = History()
     with history.recording():
@@ -165,7 +159,7 @@ def test_no_input_gradient_is_kept_for_nobody(tiny: Dataset) -> None:
             tiny.train.batches(30),
             tiny.validation.batches(),
             objectives,
-            TrainingMethod(epochs=40),
+            TrainingSettings(epochs=40),
         )
     assert 0.15 < sum(seen) / len(seen) < 0.45
 
@@ -243,7 +237,7 @@ def test_labels_with_a_point_are_refused_not_cut_off() -> None:
 
 def test_a_generator_is_refused_before_training(tiny: Dataset) -> None:
     one_way = iter(tiny.train.batches())
-    with pytest.raises(UserError, match="again and again"):
+    with pytest.raises(UserError, match="iterated more than once"):
         L2Dropout(epochs=1).fit(small_network(), one_way, tiny.validation.batches())
 
 

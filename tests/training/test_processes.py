@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 from torch import nn
 from typer.testing import CliRunner
 
-from falconcal import Bounds, Falcon, History, L2Dropout
+from falconcal import Bounds, Falcon, L2Dropout
 from falconcal.cli import app
 from falconcal.core.distributed import settings_for_torchrun
 from falconcal.core.method import innermost_method
 from falconcal.errors import UsageError, UserError
 from falconcal.models.predict import predict
 from falconcal.studies.study import with_devices
+from falconcal.training import History
 from falconcal.training.batches import BatchSlices, accumulation_groups
 from falconcal.training.losses import CalibrationForm
 from tests.helpers.evaluate_together import SIZES, loaders, scored
@@ -49,6 +50,7 @@ def ten_steps(
     return history, model
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("form", "gradient"), [("half_sum", "shared"), ("root", "exact")])
 def test_two_processes_are_one(form: CalibrationForm, gradient: Literal["exact", "shared"]) -> None:
     alone, together = ten_steps(1, form, gradient), ten_steps(2, form, gradient)
@@ -70,6 +72,7 @@ def uneven_steps(devices: int) -> tuple[History, nn.Module]:
     return history, model
 
 
+@pytest.mark.end_to_end
 def test_two_processes_are_one_where_a_batch_does_not_divide() -> None:
     alone, together = uneven_steps(1), uneven_steps(2)
     for one, two in zip(alone[1].parameters(), together[1].parameters(), strict=True):
@@ -78,6 +81,7 @@ def test_two_processes_are_one_where_a_batch_does_not_divide() -> None:
         assert first.terms == pytest.approx(second.terms, abs=1e-12)
 
 
+@pytest.mark.end_to_end
 def test_torchrun_starts_them_too(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -119,6 +123,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.T
     return [load_file(folder / str(rank)) for rank in range(3)]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("sizes", SIZES)
 def test_every_process_has_the_table_of_one(
     together: list[dict[str, torch.Tensor]], sizes: str
@@ -128,6 +133,7 @@ def test_every_process_has_the_table_of_one(
         assert torch.equal(found[sizes], alone)  # to the bit
 
 
+@pytest.mark.end_to_end
 def test_no_loader_makes_an_example_count_twice(together: list[dict[str, torch.Tensor]]) -> None:
     for name, loader in loaders().items():
         alone = predict(small_network(), loader)  # type: ignore[arg-type]
@@ -141,6 +147,7 @@ def test_no_loader_makes_an_example_count_twice(together: list[dict[str, torch.T
                 assert torch.equal(labels, alone.labels)
 
 
+@pytest.mark.end_to_end
 def test_a_distributed_sampler_repeats_examples_that_are_left_out(
     together: list[dict[str, torch.Tensor]],
 ) -> None:
@@ -149,10 +156,12 @@ def test_a_distributed_sampler_repeats_examples_that_are_left_out(
         torch.testing.assert_close(found["distributed/log_probs"], found["plain/log_probs"])
 
 
+@pytest.mark.end_to_end
 def test_a_process_may_predict_alone(together: list[dict[str, torch.Tensor]]) -> None:
     assert [len(found["alone"]) for found in together] == [4, 5, 6]
 
 
+@pytest.mark.end_to_end
 def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
     together: list[dict[str, torch.Tensor]],
 ) -> None:
@@ -162,6 +171,7 @@ def test_all_stop_early_at_the_same_epoch_with_the_same_statistics(
         assert all(torch.equal(found[name], together[0][name]) for name in names)
 
 
+@pytest.mark.end_to_end
 def test_a_mistake_in_a_process_is_told_as_if_it_had_happened_here() -> None:
     data = load_stripes()
     wrong = [(inputs, labels + 5) for inputs, labels in data.train.batches(18)]
@@ -184,6 +194,7 @@ SHORT = (
 STEADY = ("--set", "dropout.dropout=0", "--set", "falcon.dropout=0")  # processes draw their own
 
 
+@pytest.mark.end_to_end
 def test_a_study_in_two_processes_has_the_rows_of_one(tmp_path: Path) -> None:
     alone = CliRunner().invoke(app, [*SHORT, *STEADY, "--out", str(tmp_path / "alone")])
     assert alone.exit_code == 0, alone.output
@@ -199,9 +210,10 @@ def test_a_study_in_two_processes_has_the_rows_of_one(tmp_path: Path) -> None:
     assert '"devices": 2' in (tmp_path / "together" / "study.json").read_text()
     # where it is computed does not bind: one process goes on where two have stopped
     again = CliRunner().invoke(app, [*SHORT, *STEADY, "--out", str(tmp_path / "together")])
-    assert again.output.count("complete already") == 2
+    assert again.output.count("already complete") == 2
 
 
+@pytest.mark.end_to_end
 def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
     dataset = "dataset=tests.helpers.stripes:load_with_one_process_failing"
     words = [*SHORT, "--set", dataset, "--out", str(tmp_path / "out")]
@@ -214,7 +226,7 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path) -> None:
 
 def test_devices_reach_every_training_of_a_study() -> None:
     study = read_own_file(
-        ROOT / "tests" / "stripes.toml",
+        ROOT / "tests" / "helpers" / "stripes.toml",
         ['methods.dropout.clip_norm="none"', "falcon.bounds=none"],
     )
     scaled = {"method": "temperature", "base": {"method": "falcon", "epochs": 1}}

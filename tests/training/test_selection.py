@@ -26,7 +26,7 @@ from tests.helpers.small_data import small_network
 def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: Dataset) -> None:
     reference, model, clean = small_network(seed=1), small_network(seed=2), tiny.validation
     shift = SHIFTS["contrast"]
-    judgement = validation_criterion(model, shifted_validation(clean, reference, [shift]))
+    result = validation_criterion(model, shifted_validation(clean, reference, [shift]))
 
     def error(inputs: Tensor) -> float:
         return expected_calibration_error(predict(model, clean.repeated(inputs)))
@@ -37,8 +37,8 @@ def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: D
         sum(error(inputs) for inputs in attacked) / 10,
         sum(error(shift.at(clean.inputs, level)) for level in range(1, 6)) / 5,
     ]
-    assert judgement.criterion == pytest.approx(sum(families) / 3)
-    assert list(judgement.families.values()) == pytest.approx(families)
+    assert result.criterion == pytest.approx(sum(families) / 3)
+    assert list(result.families.values()) == pytest.approx(families)
 
 
 def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) -> None:
@@ -52,14 +52,14 @@ def test_tokens_are_judged_without_a_gradient_to_move_them_along() -> None:
     tokens, labels = torch.randint(1, 9, (12, 5)), torch.arange(12) % 3
     data = Examples(tokens, labels, classes=("a", "b", "c"), tokens=9)
     model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
-    judgement = validation_criterion(model, shifted_validation(data, model, [SHIFTS["word_drop"]]))
-    assert set(judgement.families) == {"clean", "word_drop"}
+    result = validation_criterion(model, shifted_validation(data, model, [SHIFTS["word_drop"]]))
+    assert set(result.families) == {"clean", "word_drop"}
     kept = L2Dropout(epochs=2, keep="best").fit(model, data.batches(4), data.batches(4))
     assert validation_criterion(kept, data.batches(4)).families.keys() == {"clean"}
 
 
 class Scripted(EpochSelector):
-    """A keeper whose judgements are told beforehand."""
+    """A selector whose results are written beforehand."""
 
     def __init__(self, script: list[tuple[float, float]], required: float) -> None:
         super().__init__([], len(script))
@@ -91,14 +91,14 @@ def test_which_epoch_is_kept(
     for epoch in range(1, len(script) + 1):
         with torch.no_grad():
             model.weight.fill_(epoch)
-        keeper.judge(model, epoch)
+        keeper.check(model, epoch)
     assert keeper.best().epoch == kept
     assert keeper.best().weights["weight"].item() == kept
 
 
 def test_ten_epochs_are_judged_and_the_last_among_them() -> None:
-    assert EpochSelector([], 30).judged == {3, 6, 9, 12, 15, 18, 21, 24, 27, 30}
-    assert EpochSelector([], 4).judged == {1, 2, 3, 4}
+    assert EpochSelector([], 30).checked_epochs == {3, 6, 9, 12, 15, 18, 21, 24, 27, 30}
+    assert EpochSelector([], 4).checked_epochs == {1, 2, 3, 4}
 
 
 def test_keeping_the_best_epoch_gives_the_weights_that_were_judged_best(tiny: Dataset) -> None:
@@ -143,7 +143,7 @@ def test_training_ends_when_no_better_epoch_came_for_so_long(
 
 
 def test_patience_looks_at_every_epoch_and_keeps_the_best(tiny: Dataset) -> None:
-    assert EpochSelector([], 30, patience=3).judged == set(range(1, 31))
+    assert EpochSelector([], 30, patience=3).checked_epochs == set(range(1, 31))
     history = History()
     with history.recording():
         L2Dropout(epochs=30, patience=1, learning_rate=0.02).fit(

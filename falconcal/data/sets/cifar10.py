@@ -2,7 +2,7 @@
 
 A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. The official binary
 version, packed or unpacked, or NumPy arrays, ``train_images_1..5.npy.xz``. Decoded once, the pixels
-lie in the cache and are memory-mapped. The python version is pickles, which may run any code.
+are in the cache and memory-mapped. The python version is refused: pickles may run any code.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ from falconcal.data.array_cache import cached_arrays
 from falconcal.data.augmentation import rotate_translate_flip
 from falconcal.data.data_files import CIFAR10
 from falconcal.data.dataset import Dataset
-from falconcal.data.images import PIXELS, Images, as_images
+from falconcal.data.images import PIXEL_BOUNDS, Images, as_images
 from falconcal.data.locations import find_file, search_folders
 from falconcal.errors import UserError
 from falconcal.io.array_files import read_stream
 
-CLASSES = (
+CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 UNPACKED = "cifar-10-batches-bin"
@@ -36,7 +36,7 @@ PUBLISHED = """
 5dd7e06a14cb22eb9f671a540d1b7c25 5ea93a67294ea407fff1d09f752e9692 942cd6a4bcdd0dd3c604fbe906cb4421
 ae636b3ba5c66a11e91e8cb52e771fcb 53f37980c15c3d472c316c40844f3f0d 803d5f7f4d78ea53de84dbe85f74fb6d
 """  # md5 of the batches' files, training then test
-VALIDATION = 5000
+VALIDATION_IMAGES = 5000
 SIDE, CHANNELS = 32, 3
 RECORD = 1 + CHANNELS * SIDE * SIDE  # label, then the planes of red, green and blue
 IMAGE = (SIDE, SIDE, CHANNELS)
@@ -44,21 +44,28 @@ IMAGE = (SIDE, SIDE, CHANNELS)
 
 @settings
 class Cifar10:
-    """Whether training batches are augmented as in the paper, and where CIFAR-10 lies."""
+    """CIFAR-10, with settings."""
 
     augment: bool = True
+    """Whether training batches are augmented as in the paper."""
+
     path: str | None = None
+    """The folder or the archive of CIFAR-10; by default it is looked for where data is kept."""
 
     def load(self) -> Dataset:
         train, test = self._images("train"), self._images("test")
-        if len(train) <= VALIDATION:
+        if len(train) <= VALIDATION_IMAGES:
             raise UserError(
-                f"cifar10: expected more than {VALIDATION} training images, the last of which "
-                f"validate, got {len(train)}: are the files the official ones?"
+                f"cifar10: expected more than {VALIDATION_IMAGES} training images, because the "
+                f"last are for validation, got {len(train)}: are the files the official ones?"
             )
-        parts = train.part(slice(-VALIDATION)), train.part(slice(-VALIDATION, None)), test
+        parts = (
+            train.part(slice(-VALIDATION_IMAGES)),
+            train.part(slice(-VALIDATION_IMAGES, None)),
+            test,
+        )
         augment = rotate_translate_flip if self.augment else None
-        return Dataset("cifar10", "image", CLASSES, PIXELS, *parts, augment=augment)
+        return Dataset("cifar10", "image", CIFAR10_CLASSES, PIXEL_BOUNDS, *parts, augment=augment)
 
     def load_test(self) -> Images:
         return self._images("test")
@@ -66,13 +73,16 @@ class Cifar10:
     def _images(self, part: str) -> Images:
         files, read = find_part(part, self.path)
         pixels, labels = cached_arrays(f"cifar10-{part}", files, lambda: read(files))
-        return as_images(pixels, labels, CLASSES, files[0])
+        return as_images(pixels, labels, CIFAR10_CLASSES, files[0])
 
 
-Arrays = tuple[numpy.ndarray, numpy.ndarray]  # pixels (N, 32, 32, 3) and labels (N,), bytes
+# pixels (N, 32, 32, 3) and labels (N,), bytes
+PixelsAndLabels = tuple[numpy.ndarray, numpy.ndarray]
 
 
-def find_part(part: str, path: str | None) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]]:
+def find_part(
+    part: str, path: str | None
+) -> tuple[list[Path], Callable[[Sequence[Path]], PixelsAndLabels]]:
     """Return the files of a part in one of the layouts, and what reads them."""
     unpacked = find_unpacked(part, path)
     if unpacked is not None:
@@ -84,12 +94,12 @@ def find_part(part: str, path: str | None) -> tuple[list[Path], Callable[[Sequen
 
 def find_unpacked(
     part: str, path: str | None
-) -> tuple[list[Path], Callable[[Sequence[Path]], Arrays]] | None:
-    """Return the files of a part that lie apart, if all of them do, and what reads them."""
-    places, names = search_folders(CIFAR10.folders, path), BATCHES[part]
+) -> tuple[list[Path], Callable[[Sequence[Path]], PixelsAndLabels]] | None:
+    """Return the unpacked files of a part, if all are there, and what reads them."""
+    folders, names = search_folders(CIFAR10.folders, path), BATCHES[part]
     arrays = [f"{part}_images{_number(name)}.npy.xz" for name in names] + [f"{part}_labels.npy"]
-    plain = [find_file(places, (f"{name}.bin", f"{UNPACKED}/{name}.bin")) for name in names]
-    numpys = [find_file(places, (name,)) for name in arrays]
+    plain = [find_file(folders, (f"{name}.bin", f"{UNPACKED}/{name}.bin")) for name in names]
+    numpys = [find_file(folders, (name,)) for name in arrays]
     if None not in plain:
         return [file for file in plain if file], read_binary
     if None not in numpys:
@@ -97,12 +107,12 @@ def find_unpacked(
     return None
 
 
-def read_binary(files: Sequence[Path]) -> Arrays:
+def read_binary(files: Sequence[Path]) -> PixelsAndLabels:
     """Read batches of the official binary version."""
     return _records([(str(path), path.read_bytes()) for path in files])
 
 
-def read_archive(files: Sequence[Path], names: Sequence[str]) -> Arrays:
+def read_archive(files: Sequence[Path], names: Sequence[str]) -> PixelsAndLabels:
     """Read batches inside the official archive; nothing is unpacked to disk."""
     (path,) = files
     try:
@@ -116,13 +126,13 @@ def read_archive(files: Sequence[Path], names: Sequence[str]) -> Arrays:
         ) from None
 
 
-def read_arrays(files: Sequence[Path]) -> Arrays:
+def read_arrays(files: Sequence[Path]) -> PixelsAndLabels:
     """Read arrays of images (N, 32, 32, 3), xz-compressed, and one of all labels."""
     *images, labels = files
     return numpy.concatenate([_array(path, 4) for path in images]), _array(labels, 1)
 
 
-def _records(batches: Sequence[tuple[str, bytes]]) -> Arrays:
+def _records(batches: Sequence[tuple[str, bytes]]) -> PixelsAndLabels:
     """Return pixels and labels of records: a byte for the label, then the planes."""
     for source, data in batches:
         if not data or len(data) % RECORD:
@@ -136,9 +146,9 @@ def _records(batches: Sequence[tuple[str, bytes]]) -> Arrays:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    file = archive.extractfile(name)  # None if it is no file
+    file = archive.extractfile(name)  # None if it is not a file
     if file is None:
-        raise KeyError(f"{name} is no file")
+        raise KeyError(f"{name} is not a file")
     with file:
         return file.read()
 
@@ -159,8 +169,8 @@ def _number(name: str) -> str:
     return name.removeprefix("data_batch") if name.startswith("data_batch") else ""
 
 
-def _refuse_pickles(places: Sequence[Path]) -> None:
-    path = find_file(places, PICKLED)
+def _refuse_pickles(folders: Sequence[Path]) -> None:
+    path = find_file(folders, PICKLED)
     if path is not None:
         raise UserError(
             f"{path} is of CIFAR-10's python version: pickles, which may run any code and are "

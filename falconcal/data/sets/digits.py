@@ -18,7 +18,7 @@ SIZE = 28
 TEST, VALIDATION = 397, 200
 
 
-def load() -> Dataset:
+def load_digits_dataset() -> Dataset:
     """Return the digits with their fixed, stratified split: 1,200 / 200 / 397."""
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels.astype(numpy.float32) / 16).reshape(-1, 1, 8, 8)
@@ -27,12 +27,12 @@ def load() -> Dataset:
     classes, bounds = tuple(str(digit) for digit in range(10)), Bounds(0.0, 1.0)
     train, validation, test = (
         Examples(images[part], torch.from_numpy(labels[part]).long(), bounds, classes)
-        for part in split(labels)
+        for part in split_digits(labels)
     )
     return Dataset("digits", "image", classes, bounds, train, validation, test)
 
 
-def split(labels: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+def split_digits(labels: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Return the indices of the three parts, the same on every machine."""
     everyone = numpy.arange(len(labels))
     rest, test = train_test_split(everyone, test_size=TEST, stratify=labels, random_state=0)

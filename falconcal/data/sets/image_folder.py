@@ -1,8 +1,9 @@
-"""Your own images: a folder of train, validation and test, in each a folder a class.
+"""Your own images: folders train, validation and test, with one folder per class in each.
 
-Without validation, or test, a seeded share of the training images serves. Images are decoded once
-and kept as bytes; with ``stream`` they are read from disk as they are needed. Their shorter side is
-scaled to ``size``, or to ``resize`` if more is to be cut off, and the middle cut out.
+Without validation, or test, a seeded share of the training images is held out for it. Images are
+decoded once and kept as bytes; with ``stream`` they are read from disk as they are needed. Their
+shorter side is scaled to ``size``, or to ``resize`` if more is to be cut off, and the middle is cut
+out.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from falconcal.core.settings import Count, as_dict, settings
 from falconcal.data.array_cache import cached_arrays
 from falconcal.data.class_folders import PART_FOLDERS, HeldOut, LabelledFiles, list_parts
 from falconcal.data.dataset import Dataset
-from falconcal.data.images import PIXELS, as_images
+from falconcal.data.images import PIXEL_BOUNDS, as_images
 from falconcal.data.locations import search_folders
 from falconcal.data.part import Part
 from falconcal.data.preparation import Channels, Preparation
@@ -28,17 +29,34 @@ from falconcal.io.image_files import ENDINGS, Framing, ImageReadError, read_imag
 
 @settings
 class ImageFolder:
-    """Where the images lie, and what they become."""
+    """Your own images, with settings."""
 
     path: str
-    size: Count  # height and width of what is cut out of the middle
-    resize: Count | None = None  # what the shorter side is scaled to before; None: to size
+    """The folder."""
+
+    size: Count
+    """Height and width of an input, which is cut out of the middle."""
+
+    resize: Count | None = None
+    """The length that the shorter side is scaled to before the cut; None scales it to ``size``."""
+
     channels: Literal[1, 3] = 3
-    held_out: HeldOut = 0.1  # share of training images for each part that has no folder
-    mean: Channels | None = None  # a channel, of pixels from 0 to 1; the network normalises
+    """3 for colour, 1 for grey."""
+
+    held_out: HeldOut = 0.1
+    """The share of training images that is held out for each part without a folder."""
+
+    mean: Channels | None = None
+    """What the network subtracts from each channel of pixels from 0 to 1."""
+
     deviation: Channels | None = None
+    """What the network divides each channel by after that."""
+
     stream: bool = False
+    """Whether images are read from disk as they are needed, instead of kept in memory."""
+
     workers: Annotated[int, Field(ge=0)] = 0
+    """Processes that decode images; 0 decodes in this one."""
 
     def load(self) -> Dataset:
         (root,) = search_folders((), self.path)
@@ -51,7 +69,7 @@ class ImageFolder:
             "image_folder",
             "image",
             classes,
-            PIXELS,
+            PIXEL_BOUNDS,
             train,
             validation,
             test,
@@ -79,7 +97,7 @@ class ImageFolder:
 
 
 def _check_regular(files: Sequence[Path]) -> None:
-    """Refuse what is no file before any is looked at."""
+    """Refuse what is not a file before any is opened."""
     for file in files:
         reason = irregular(file)
         if reason is not None:

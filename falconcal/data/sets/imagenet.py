@@ -1,8 +1,8 @@
 """ImageNet (ILSVRC 2012) from its folders, streamed: shorter side 256, the middle 224 x 224.
 
-O. Russakovsky et al., IJCV 2015. ``train`` and ``val``, in each a folder a class by WordNet number.
-The 50,000 validation images of the challenge test; validation is held out of training, the last ten
-files of every class. The network normalises, the data is in pixels.
+O. Russakovsky et al., IJCV 2015. ``train`` and ``val``, each with one folder per class, named by
+WordNet number. The 50,000 validation images of the challenge are the test part; the last ten
+training files of every class are for validation. The network normalises, the data is in pixels.
 """
 
 from typing import Annotated
@@ -14,33 +14,38 @@ from pydantic import Field
 from falconcal.core.settings import Count, settings
 from falconcal.data.class_folders import LabelledFiles, list_files
 from falconcal.data.dataset import Dataset
-from falconcal.data.images import PIXELS
+from falconcal.data.images import PIXEL_BOUNDS
 from falconcal.data.locations import search_folders
 from falconcal.data.preparation import Preparation
 from falconcal.data.streamed_images import StreamedImages
 from falconcal.errors import UserError
 from falconcal.io.image_files import ENDINGS, Framing
 
-FOLDERS = ("imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
+IMAGENET_FOLDERS = ("imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
 FRAMING = Framing(height=224, width=224, resize=256)
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @settings
 class ImageNet:
-    """Where the folders lie, how many processes decode, how many images a class validate."""
+    """ImageNet, with settings."""
 
     path: str | None = None
+    """The folder that has train and val in it; by default it is looked for where data is kept."""
+
     workers: Annotated[int, Field(ge=0)] = 4
+    """Processes that decode images; 0 decodes in this one."""
+
     held_out: Count = 10
+    """Training images per class that are held out for validation."""
 
     def load(self) -> Dataset:
-        root = next(iter(search_folders(FOLDERS, self.path)), None)
+        root = next(iter(search_folders(IMAGENET_FOLDERS, self.path)), None)
         if root is None or not (root / "train").is_dir() or not (root / "val").is_dir():
             raise UserError(
-                f"imagenet: expected a folder with train and val in it, looked at {root}: give it "
-                "as path, or put it into the folder FALCONCAL_DATA as imagenet. It cannot be "
-                "downloaded without an account at image-net.org."
+                f"imagenet: expected a folder with train and val in it, got {root}: give it as "
+                "path, or put it into the folder that FALCONCAL_DATA names, as imagenet. It cannot "
+                "be downloaded without an account at image-net.org."
             )
         whole = list_files(root / "train", ENDINGS)
         listed = (
@@ -53,7 +58,7 @@ class ImageNet:
             "imagenet",
             "image",
             whole.classes,
-            PIXELS,
+            PIXEL_BOUNDS,
             train,
             validation,
             test,

@@ -9,25 +9,26 @@ from collections.abc import Sequence
 from falconcal.core.settings import settings
 from falconcal.data.data_files import MNIST, DataFile
 from falconcal.data.dataset import Dataset
-from falconcal.data.images import PIXELS, Images, as_images
+from falconcal.data.images import PIXEL_BOUNDS, Images, as_images
 from falconcal.errors import UserError
 from falconcal.io.idx import read_idx
 
-CLASSES = tuple(str(digit) for digit in range(10))
-VALIDATION = 5000
+DIGIT_CLASSES = tuple(str(digit) for digit in range(10))
+HELD_OUT = 5000
 
 
 @settings
 class Mnist:
-    """Where MNIST lies, unless it is to be looked for."""
+    """MNIST, with settings."""
 
     path: str | None = None
+    """The folder of MNIST's four files; by default it is looked for where data is kept."""
 
     def load(self) -> Dataset:
-        return load_digits("mnist", CLASSES, MNIST, self.path)
+        return load_digits("mnist", DIGIT_CLASSES, MNIST, self.path)
 
     def load_test(self) -> Images:
-        return read_pair(CLASSES, MNIST[2:], self.path)
+        return read_pair(DIGIT_CLASSES, MNIST[2:], self.path)
 
 
 def load_digits(
@@ -35,14 +36,14 @@ def load_digits(
 ) -> Dataset:
     """Return a dataset of MNIST's form: images and labels of training, then those of test."""
     whole = read_pair(classes, sources[:2], path)
-    if len(whole) <= VALIDATION:
+    if len(whole) <= HELD_OUT:
         raise UserError(
-            f"{name}: expected more than {VALIDATION} training images, the last of which validate, "
-            f"got {len(whole)}: is the file the official one?"
+            f"{name}: expected more than {HELD_OUT} training images, because the last are for "
+            f"validation, got {len(whole)}: is the file the official one?"
         )
-    train, validation = whole.part(slice(-VALIDATION)), whole.part(slice(-VALIDATION, None))
+    train, validation = whole.part(slice(-HELD_OUT)), whole.part(slice(-HELD_OUT, None))
     test = read_pair(classes, sources[2:], path)
-    return Dataset(name, "image", classes, PIXELS, train, validation, test)
+    return Dataset(name, "image", classes, PIXEL_BOUNDS, train, validation, test)
 
 
 def read_pair(classes: tuple[str, ...], sources: Sequence[DataFile], path: str | None) -> Images:

@@ -2,7 +2,7 @@
 
 K. Lang, NewsWeeder, ICML 1995, in J. Rennie's version by date; J. Pennington, R. Socher and C.
 Manning, GloVe, EMNLP 2014. The training texts are shuffled once: in the order of the folders, the
-first 9,000 hold 16 of the 20 groups alone. The vocabulary is that of the training part.
+first 9,000 hold only 16 of the 20 groups. The vocabulary is that of the training part.
 """
 
 import re
@@ -28,18 +28,27 @@ from falconcal.errors import UserError
 
 MEMBER = re.compile(r"^(?:\./)?20news-bydate-(train|test)/([^/]+)/(\d+)$")
 WIDTH = 100
-RECIPE = 1  # of the cache; another number where the words of a text would be others
+RECIPE = 1  # of the cache; raise it when texts are split into words in another way
 
 
 @settings
 class Newsgroups:
-    """How many words of a text, of how large a vocabulary; where the files lie."""
+    """20 Newsgroups, with settings."""
 
-    length: Count = 2500  # the first words
+    length: Count = 2500
+    """Words per text that are kept, from the first."""
+
     vocabulary: Count = 20_000
-    training: Count = 9000  # texts; the others of the training folder validate
+    """The number of most frequent words that are kept."""
+
+    training: Count = 9000
+    """Texts to train on; the other texts of the training folder are for validation."""
+
     path: str | None = None
-    vectors: str | None = None  # path of the word vectors
+    """The archive or its folder; by default it is looked for where data is kept."""
+
+    vectors: str | None = None
+    """The file of GloVe's word vectors; by default it is looked for where data is kept."""
 
     def load(self) -> Dataset:
         archive, vectors = NEWSGROUPS.find_or_fetch(self.path), GLOVE.find_or_fetch(self.vectors)
@@ -118,13 +127,13 @@ class LazyTexts(Sequence[str]):
         return len(self.order)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> "LazyTexts": ...
-    def __getitem__(self, place: int | slice) -> "str | LazyTexts":
-        if isinstance(place, slice):
-            return LazyTexts(self.archive, self.part, self.order[place])
-        return read_documents(self.archive)[self.part].texts[int(self.order[place])]
+    def __getitem__(self, index: slice) -> "LazyTexts": ...
+    def __getitem__(self, index: int | slice) -> "str | LazyTexts":
+        if isinstance(index, slice):
+            return LazyTexts(self.archive, self.part, self.order[index])
+        return read_documents(self.archive)[self.part].texts[int(self.order[index])]
 
 
 def _dataset(
@@ -175,8 +184,8 @@ def _in_order(texts: dict[tuple[str, str], str], groups: tuple[str, ...]) -> Doc
 def _check_sizes(archive: Path, training: int, count: int) -> None:
     if count <= training:
         raise UserError(
-            f"{archive}: expected more than {training} training texts, the others of which "
-            f"validate, got {count}."
+            f"{archive}: expected more than {training} training texts, because the others are for "
+            f"validation, got {count}."
         )
 
 

@@ -23,7 +23,7 @@ from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
 from falconcal.io.parsing import parse_json
 
-FOLDERS = ("objectnet-1.0", "objectnet")
+OBJECTNET_FOLDERS = ("objectnet-1.0", "objectnet")
 BORDER = 2  # red pixels on every side
 OUTLIER = -1
 FOLDER_LABELS, TO_IMAGENET = "folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json"
@@ -34,16 +34,22 @@ Which = Literal["known", "single", "unknown"]
 
 @settings
 class ObjectNet:
-    """Which images: of classes that ImageNet has, or of others; where they lie."""
+    """ObjectNet, with settings; it has only a test part."""
 
     images: Which = "known"
+    """Images of classes that ImageNet has (``known``), of those that are one class of ImageNet
+    (``single``), or of other classes (``unknown``)."""
+
     path: str | None = None
+    """The unpacked folder objectnet-1.0; by default it is looked for where data is kept."""
+
     workers: Annotated[int, Field(ge=0)] = 4
+    """Processes that decode images; 0 decodes in this one."""
 
     def load(self) -> Dataset:
         raise UserError(
-            "objectnet is for testing alone, its authors forbid training on it: take imagenet as "
-            "the dataset and objectnet as what it is tested on."
+            "objectnet is for testing only, its authors forbid training on it: choose imagenet as "
+            "the dataset and test it on objectnet."
         )
 
     def load_test(self) -> StreamedImages:
@@ -61,7 +67,7 @@ class ObjectNet:
 
 def find_objectnet(path: str | None = None) -> Path:
     """Return the folder that holds the images and the mappings."""
-    root = find_folder("objectnet", FOLDERS, path)
+    root = find_folder("objectnet", OBJECTNET_FOLDERS, path)
     if not (root / "images").is_dir():
         raise UserError(
             f"objectnet: expected the folders images and mappings in {root}, found no images: is "
@@ -80,7 +86,7 @@ def labelled_files(root: Path, which: Which) -> list[tuple[Path, int]]:
         for file in files_below(folder, ENDINGS)
     ]
     if not files:
-        raise UserError(f"{root}: expected images of {which} classes, found none: is it complete?")
+        raise UserError(f"{root}: expected images of {which} classes, got none: is it complete?")
     return files
 
 

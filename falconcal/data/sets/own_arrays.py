@@ -1,7 +1,7 @@
 """Your own numbers: an NPZ file of arrays, or a CSV file of one row per example.
 
-Both may bring parts of their own; a part that is not there is held out of training, a seeded share
-of every class. Numbers are taken as they are: scale them beforehand.
+Both may have their own validation and test parts; for one that is missing, a seeded share of every
+class is held out of training. Numbers are taken as they are: scale them beforehand.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from falconcal.data.locations import search_folders
 from falconcal.data.part import Examples, Part
 from falconcal.errors import UserError, did_you_mean
 from falconcal.io.array_files import array_names, read_array
-from falconcal.io.table_files import TableFile, csv_header, read_csv, shown
+from falconcal.io.table_files import TableFile, csv_header, read_csv_columns, shown
 
 ARRAY_PARTS = ("train", "validation", "test")
 ArrayPair = tuple[numpy.ndarray, numpy.ndarray]  # inputs (N, ...) and labels (N,)
 MOST_TOKENS = 10_000_000  # a network has a row of weights for each
-LARGEST_WHOLE = 2**53  # above, a float no longer tells whole numbers apart
+LARGEST_WHOLE = 2**53  # above it, a float cannot hold every whole number
 ValueRange = Annotated[tuple[float, float], Field(strict=False)]
 
 
@@ -42,8 +42,13 @@ class Npz:
     """
 
     path: str
-    bounds: ValueRange | None = None  # of floats; bytes of images have theirs
+    """The file."""
+
+    bounds: ValueRange | None = None
+    """The range of floats, lowest and highest; images of bytes have 0 to 1."""
+
     held_out: HeldOut = 0.1
+    """The share of training examples that is held out for each part that is missing."""
 
     def load(self) -> Dataset:
         (path,) = search_folders((), self.path)
@@ -64,9 +69,16 @@ class Csv:
     """
 
     path: str
+    """The file."""
+
     label: str = "label"
-    test: str | None = None  # a second file, for test
+    """The column of the labels."""
+
+    test: str | None = None
+    """A second file, for the test part."""
+
     held_out: HeldOut = 0.1
+    """The share of training examples that is held out for each part that is missing."""
 
     def load(self) -> Dataset:
         (path,) = search_folders((), self.path)
@@ -280,10 +292,9 @@ def _table(path: Path, label: str) -> TableFile:
         raise UserError(f"{path}: expected the column {label!r} of labels. {hint}")
     if len(header) == 1:
         raise UserError(
-            f"{path}: expected columns of numbers beside {label!r}, got none: nothing could be "
-            "learned from the labels alone."
+            f"{path}: expected columns of numbers besides {label!r}, got none: add the inputs."
         )
-    table = read_csv(path, header)
+    table = read_csv_columns(path, header)
     if len(table.frame) == 0:
         raise UserError(f"{path}: expected at least one example, got a header and no rows.")
     return table
@@ -315,7 +326,7 @@ def _sorted_classes(table: TableFile, labels: list[str]) -> tuple[str, ...]:
     numbers = all(name.isdigit() for name in found)
     classes = tuple(sorted(found, key=lambda name: (int(name) if numbers else 0, name)))
     if len(classes) < 2:
-        raise UserError(f"{table.path}: expected at least 2 classes, got {classes[0]!r} alone.")
+        raise UserError(f"{table.path}: expected at least 2 classes, got only {classes[0]!r}.")
     return classes
 
 
@@ -336,7 +347,7 @@ def _numbered(table: TableFile, label: str, labels: list[str], classes: Sequence
     strange = [name for name in labels if name not in numbers]
     if strange:
         raise UserError(
-            f"{table.path}: test has the label {shown(strange[0])}, which training lacks."
+            f"{table.path}: test has the label {shown(strange[0])}, which training does not have."
         )
     columns = [table.numbers(column) for column in table.frame.drop(label).iter_columns()]
     return numpy.stack(columns, 1), numpy.array([numbers[name] for name in labels])

@@ -1,10 +1,10 @@
 """Vibration of 70 machines with healthy and worn bearings, made by a physical model, seeded.
 
-A worn place is struck each time a ball passes it: impulses at the bearing's fault frequencies, a
+A worn spot is struck each time a ball passes it: impulses at the bearing's fault frequencies, a
 little irregular by slip, make the housing ring (a damped resonance) and are modulated by what turns
 through the load zone (McFadden & Smith, J. Sound and Vibration 96, 1984; Randall & Antoni, Mech.
 Systems and Signal Processing 25, 2011). Shaft harmonics and noise lie over them. Machines differ in
-speed, load, resonance, mounting and noise, and each is in one part of the data alone.
+speed, load, resonance, mounting and noise, and each is in only one part of the data.
 """
 
 import math
@@ -17,11 +17,11 @@ from falconcal.core.settings import Count, Seed, settings
 from falconcal.data.dataset import Dataset
 from falconcal.data.part import Examples
 
-RATE = 10_240.0  # samples a second
+RATE = 10_240.0  # samples per second
 LENGTH = 1024  # samples of a window, a tenth of a second
 LEAD = 256  # samples before the window whose impulses still ring in it
 CHANNELS = 4  # vertical, horizontal, axial, and vertical at the far end
-CLASSES = ("healthy", "outer", "inner", "ball")
+FAULT_CLASSES = ("healthy", "outer", "inner", "ball")
 MACHINES = (40, 10, 20)  # for training, validation and test
 SLIP = 0.01  # deviation of the time between two impulses, of that time
 
@@ -36,7 +36,7 @@ class Bearing:
 
     @property
     def orders(self) -> dict[str, float]:
-        """Impulses a turn of the shaft: a worn place on a ball strikes both races."""
+        """Impulses per turn of the shaft: a worn spot on a ball strikes both races."""
         ratio = self.diameter / self.pitch
         return {
             "outer": self.balls / 2 * (1 - ratio),
@@ -48,11 +48,11 @@ class Bearing:
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Under what each of N windows is taken."""
+    """The conditions under which each of N windows is taken."""
 
-    fault: Tensor  # (N,) of CLASSES
+    fault: Tensor  # (N,) of FAULT_CLASSES
     severity: Tensor  # (N,) size of the impulses, in deviations of the noise
-    speed: Tensor  # (N,) turns of the shaft a second
+    speed: Tensor  # (N,) turns of the shaft per second
     load: Tensor  # (N,) of the nominal one
     resonance: Tensor  # (N,) Hz, of the housing
     damping: Tensor  # (N,) ratio
@@ -62,21 +62,24 @@ class Conditions:
 
 @settings
 class Sensors:
-    """How much is made, and from which seed."""
+    """Simulated sensors, with settings."""
 
-    windows: Count = 15  # of each machine and class
+    windows: Count = 15
+    """Windows per machine and class."""
+
     seed: Seed = 0
+    """The seed of machines, conditions and noise."""
 
     def load(self) -> Dataset:
-        """Return 2,400 / 600 / 1,200 windows (time, channels) unless told otherwise."""
+        """Return windows (time, channels), by default 2,400 / 600 / 1,200."""
         generator = torch.Generator().manual_seed(self.seed)
         made = [_part(count, self.windows, generator) for count in MACHINES]
         mean, deviation = made[0][0].mean((0, 1)), made[0][0].std((0, 1))  # (channels,)
         train, validation, test = (
-            Examples((signals - mean) / deviation, faults, None, CLASSES)
+            Examples((signals - mean) / deviation, faults, None, FAULT_CLASSES)
             for signals, faults in made
         )
-        return Dataset("sensors", "signal", CLASSES, None, train, validation, test)
+        return Dataset("sensors", "signal", FAULT_CLASSES, None, train, validation, test)
 
 
 def _part(machines: int, windows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -85,9 +88,9 @@ def _part(machines: int, windows: int, generator: torch.Generator) -> tuple[Tens
 
 
 def draw_conditions(machines: int, windows: int, generator: torch.Generator) -> Conditions:
-    """Draw machines, and how each stood when its windows of every class were taken."""
-    each = windows * len(CLASSES)
-    fault = torch.arange(len(CLASSES)).repeat(machines * windows)  # (N,)
+    """Draw machines, and the conditions of each when its windows of every class were taken."""
+    each = windows * len(FAULT_CLASSES)
+    fault = torch.arange(len(FAULT_CLASSES)).repeat(machines * windows)  # (N,)
     count = len(fault)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -126,8 +129,8 @@ def vibrations(
 def impulses(
     conditions: Conditions, orders: dict[str, float], length: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the strikes of a worn place on the grid of time: (N, length)."""
-    order = torch.tensor([1.0, *(orders[name] for name in CLASSES[1:])])[conditions.fault]
+    """Return the strikes of a worn spot on the grid of time: (N, length)."""
+    order = torch.tensor([1.0, *(orders[name] for name in FAULT_CLASSES[1:])])[conditions.fault]
     between = 1 / (order * conditions.speed)  # (N,) seconds
     count = 2 + math.ceil(length / RATE / float(between.min()) * (1 + 5 * SLIP))
     shape = (len(between), count)
@@ -142,7 +145,7 @@ def impulses(
 def _load_zone(
     conditions: Conditions, orders: dict[str, float], times: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return how hard a strike is by where the worn place is: (N, count).
+    """Return how hard a strike is by where the worn spot is: (N, count).
 
     One on the outer race stays in the load zone, one on the inner turns with the shaft, one on a
     ball with the cage.
@@ -155,10 +158,10 @@ def _load_zone(
 
 def _on_grid(times: Tensor, sizes: Tensor, length: int) -> Tensor:
     """Return impulses as samples, each shared between the two nearest: (N, length)."""
-    places = times * RATE
-    before = places.floor()
+    positions = times * RATE
+    before = positions.floor()
     grid = torch.zeros(len(times), length)
-    for offset, share in ((0, 1 - (places - before)), (1, places - before)):
+    for offset, share in ((0, 1 - (positions - before)), (1, positions - before)):
         index = before.long() + offset
         inside = (index >= 0) & (index < length)
         grid.scatter_add_(1, index.clamp(0, length - 1), sizes * share * inside)
@@ -166,7 +169,7 @@ def _on_grid(times: Tensor, sizes: Tensor, length: int) -> Tensor:
 
 
 def ringing(struck: Tensor, conditions: Conditions) -> Tensor:
-    """Return the housing's answer to impulses, a damped resonance: (N, length) -> (N, length)."""
+    """Return the housing's response to impulses, a damped resonance: (N, length) each."""
     length = struck.shape[1]
     time = torch.arange(length) / RATE
     circular = 2 * torch.pi * conditions.resonance[:, None]  # (N, 1)

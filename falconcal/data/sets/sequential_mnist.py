@@ -15,18 +15,21 @@ from falconcal.data.part import Part
 from falconcal.data.preparation import Preparation
 from falconcal.data.sets.mnist import Mnist
 
-SIDE = 28
+MNIST_SIDE = 28
 
 
 @settings
 class SequentialMnist:
-    """How many rows and columns are read, and where MNIST lies."""
+    """Sequential MNIST, with settings."""
 
-    side: Annotated[int, Field(ge=1, le=SIDE)] = SIDE
+    side: Annotated[int, Field(ge=1, le=MNIST_SIDE)] = MNIST_SIDE
+    """Rows and columns that the network reads; below 28 it averages the image down first."""
+
     path: str | None = None
+    """The folder of MNIST's four files; by default it is looked for where data is kept."""
 
     def load(self) -> Dataset:
-        preparation = Preparation(side=self.side) if self.side < SIDE else None
+        preparation = Preparation(side=self.side) if self.side < MNIST_SIDE else None
         mnist = Mnist(path=self.path).load()
         return replace(mnist, name="sequential_mnist", modality="sequence", preparation=preparation)
 

@@ -1,7 +1,7 @@
-"""Your own texts: a folder of train, validation and test, in each a folder a class of .txt files.
+"""Your own texts: folders train, validation and test, with one folder of .txt files per class.
 
-Words become numbers as those of 20 Newsgroups do, by a vocabulary of the training texts; with a
-file of word vectors (GloVe's form) networks of words begin with these.
+Words become numbers like those of 20 Newsgroups, by a vocabulary of the training texts. If a file
+of word vectors (GloVe's form) is given, networks for texts use them.
 """
 
 from pathlib import Path
@@ -21,14 +21,25 @@ from falconcal.io.folders import irregular
 
 @settings
 class TextFolder:
-    """Where the texts lie, how many words are kept, and word vectors if there are any."""
+    """Your own texts, with settings."""
 
     path: str
-    length: Count = 500  # the first words
+    """The folder."""
+
+    length: Count = 500
+    """Words per text that are kept, from the first."""
+
     vocabulary: Count = 20_000
+    """The number of most frequent words that are kept."""
+
     held_out: HeldOut = 0.1
+    """The share of training texts that is held out for each part without a folder."""
+
     vectors: str | None = None
-    width: Count = 100  # numbers of a word vector
+    """A file of word vectors; without it networks learn their own or draw them at random."""
+
+    width: Count = 100
+    """Numbers per word vector."""
 
     def load(self) -> Dataset:
         (root,) = search_folders((), self.path)

@@ -1,6 +1,6 @@
-"""Answers of a saved model to anybody's inputs, a batch at a time, with those not to rely on.
+"""Predictions of a saved model on files of inputs, one batch at a time, some of them rejected.
 
-Adding a format: write a file with ``open_FORMAT(path, metadata) -> InputSource`` and a line in
+To add a format, write a file with ``open_FORMAT(path, metadata) -> InputSource`` and a line in
 ``INPUT_FORMATS``.
 """
 
@@ -46,7 +46,7 @@ Answer = tuple[str, float, float]  # label, confidence, entropy
 
 @dataclass
 class PredictionCounts:
-    """What became of the examples."""
+    """How many examples were predicted and rejected, and which could not be read."""
 
     examples: int = 0
     rejected: int = 0
@@ -54,7 +54,7 @@ class PredictionCounts:
 
 
 def open_inputs(path: Path, metadata: ModelMetadata) -> InputSource:
-    """Return what is to be predicted: a folder of images, or a file told by its ending."""
+    """Return what is to be predicted: a folder of images, or a file, by its extension."""
     if path.is_dir():
         return open_images(path, metadata)
     if not path.exists():
@@ -70,7 +70,7 @@ def open_inputs(path: Path, metadata: ModelMetadata) -> InputSource:
 def choose_threshold(
     metadata: ModelMetadata, reject_below: float | None, risk: float | None
 ) -> float | None:
-    """Return the confidence below which answers are rejected, stated or from a risk."""
+    """Return the confidence below which predictions are rejected, as given or from a risk."""
     if reject_below is not None and risk is not None:
         raise UsageError("expected --reject-below or --risk, got both: choose one.")
     if reject_below is not None and not 0 <= reject_below <= 1:
@@ -86,7 +86,7 @@ def choose_threshold(
 
 
 def chose_its_epoch(metadata: ModelMetadata) -> bool:
-    """Tell whether validation data had a part in the model, so that its risks are too hopeful."""
+    """Return whether validation data chose the epoch, so that its risks are too low."""
     method = metadata.method
     while isinstance(method, dict):
         if method.get("keep") == "best" or method.get("patience") is not None:
@@ -96,7 +96,7 @@ def chose_its_epoch(metadata: ModelMetadata) -> bool:
 
 
 def check_output(out: Path, source: Path) -> None:
-    """Refuse an output file before the work is done."""
+    """Refuse an output file that cannot be written, before anything is predicted."""
     if out.suffix.lower() not in OUTPUTS:
         raise UsageError(f"expected --out to end in {' or '.join(OUTPUTS)}, got {out.name!r}.")
     if out.is_dir():
@@ -113,7 +113,7 @@ def write_predictions(
     threshold: float | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PredictionCounts:
-    """Write an answer for every example, as they come, into a file that appears when all are in."""
+    """Write one prediction per example to a file, which appears when it is complete."""
     outcome = PredictionCounts()
     tables = _watched(_tables(saved, source, threshold), outcome, advance)
     with atomic_path(out) as temporary:
@@ -127,12 +127,12 @@ def write_predictions(
 def _tables(
     saved: SavedModel, source: InputSource, threshold: float | None
 ) -> Iterator[tuple[InputBatch, polars.DataFrame]]:
-    """Yield a row an example, a batch at a time."""
+    """Yield one row per example, one batch at a time."""
     model = saved.model.to("cuda") if torch.cuda.is_available() else saved.model
     for batch in source.batches:
         table = _table(source.named, batch, _answers(model, saved.metadata, batch))
         if threshold is not None:
-            # what could not be read has no confidence, so there is no answer to rely on
+            # an example that could not be read has no confidence, so it is rejected
             rejected = (polars.col("confidence") < threshold).fill_null(True)
             table = table.with_columns(rejected=rejected)
         yield batch, table
@@ -146,8 +146,8 @@ def _answers(model: nn.Module, metadata: ModelMetadata, batch: InputBatch) -> li
     (predictions,) = predict_batches(model, [(batch.inputs, unknown)])
     if predictions.classes != len(metadata.classes):
         raise UserError(
-            f"expected {len(metadata.classes)} outputs, one a class that the model was saved with, "
-            f"got {predictions.classes}: save it with the names of all its classes."
+            f"expected {len(metadata.classes)} outputs, one per class that the model was saved "
+            f"with, got {predictions.classes}: save it with the names of all its classes."
         )
     scores = predictions.scores()
     labels = [metadata.classes[number] for number in scores.prediction.tolist()]
@@ -155,7 +155,7 @@ def _answers(model: nn.Module, metadata: ModelMetadata, batch: InputBatch) -> li
 
 
 def _table(named: str, batch: InputBatch, answers: list[Answer]) -> polars.DataFrame:
-    """Return the answers beside the names; what could not be read has a row with nothing in it."""
+    """Return the predictions with the names; an example that could not be read has nulls."""
     given = iter(answers)
     rows = [(None, None, None) if name in batch.damaged else next(given) for name in batch.names]
     names = [_writable(name) for name in batch.names]
@@ -173,7 +173,7 @@ def _watched(
     outcome: PredictionCounts,
     advance: Callable[[int], None],
 ) -> Iterator[polars.DataFrame]:
-    """Count what passes by."""
+    """Yield the tables and count their examples."""
     for batch, table in tables:
         outcome.examples += len(table)
         outcome.rejected += int(table["rejected"].sum()) if "rejected" in table.columns else 0
@@ -191,7 +191,7 @@ def _write_csv(path: Path, tables: Iterator[polars.DataFrame]) -> None:
 
 
 def _write_parquet(path: Path, tables: Iterator[polars.DataFrame], named: str) -> None:
-    """Go through CSV, so that no more than a part of the rows is ever in memory."""
+    """Write CSV first, so that only a part of the rows is in memory."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
         rows = Path(folder) / "rows.csv"
         _write_csv(rows, tables)

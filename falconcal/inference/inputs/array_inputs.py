@@ -19,7 +19,7 @@ from falconcal.inference.inputs.input_source import (
 from falconcal.inference.model_file import ModelMetadata
 from falconcal.io.array_files import array_names, array_rows, declared_array, mapped_array
 
-NAME = "inputs"
+INPUTS_ARRAY = "inputs"
 
 
 def open_npy(path: Path, metadata: ModelMetadata) -> InputSource:
@@ -50,11 +50,11 @@ def _batches(
 
 def _choose(path: Path) -> str:
     names = array_names(path)
-    if NAME in names:
-        return NAME
+    if INPUTS_ARRAY in names:
+        return INPUTS_ARRAY
     if len(names) != 1:
         raise UserError(
-            f"{path}: expected one array, or one of the name {NAME!r}, got "
+            f"{path}: expected one array, or one of the name {INPUTS_ARRAY!r}, got "
             f"{', '.join(names) or 'none'}."
         )
     return names[0]

@@ -22,7 +22,7 @@ from falconcal.io.image_files import (
 
 
 def open_images(folder: Path, metadata: ModelMetadata) -> InputSource:
-    """Return the images of a folder in the order of their names; other files are passed over."""
+    """Return the images of a folder in the order of their names; other files are skipped."""
     _check(metadata)
     names = sorted(file.relative_to(folder).as_posix() for file in files_below(folder, ENDINGS))
     if not names:
@@ -31,7 +31,7 @@ def open_images(folder: Path, metadata: ModelMetadata) -> InputSource:
 
 
 def read_input(path: Path, metadata: ModelMetadata) -> Tensor:
-    """Return a picture as the model takes it, (channels, H, W)."""
+    """Return an image as the model takes it, (channels, H, W)."""
     pixels = torch.from_numpy(read_image(path, framing_in(metadata)))[None]  # (1, H, W, channels)
     if metadata.mean is None or metadata.deviation is None:
         return in_range(pixels, metadata.bounds)[0]
@@ -42,10 +42,10 @@ def read_input(path: Path, metadata: ModelMetadata) -> Tensor:
 
 
 def framing_in(metadata: ModelMetadata) -> Framing:
-    """Return how pictures are framed for a model.
+    """Return how images are framed for a model.
 
-    A file of format 1 does not say. Whoever wrote it stretched pictures to the model's size, in
-    ``predict`` and where a model was trained on a folder of images, so that is what it implies.
+    A file of format 1 does not state it. The versions that wrote it stretched images to the model's
+    size, in ``predict`` and in training on a folder of images, so that is done here.
     """
     return metadata.framing or framing_of_shape(metadata.shape, stretch=True)
 
@@ -58,8 +58,8 @@ def _check(metadata: ModelMetadata) -> None:
         )
     if metadata.bounds is None and metadata.mean is None:
         raise UserError(
-            "the model does not say what range its pixels have: save it with bounds, or with mean "
-            "and deviation."
+            "the model file does not state the range of its pixels: save it with bounds, or with "
+            "mean and deviation."
         )
 
 

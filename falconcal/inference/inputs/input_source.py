@@ -1,4 +1,4 @@
-"""What is predicted: inputs a batch at a time, each example with its name, whatever they lie in."""
+"""What is predicted: batches of inputs, each example with its name, from any format."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BATCH = 256  # examples held in memory
 
 @dataclass(frozen=True, eq=False)
 class InputBatch:
-    """Some examples; those that could not be read have no inputs but a reason."""
+    """Examples; those that could not be read have no inputs but a reason."""
 
     names: Sequence[str | int]  # (K,)
     inputs: Tensor  # (K - damaged, ...)
@@ -26,7 +26,7 @@ class InputBatch:
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """Batches to walk through once."""
+    """Batches that can be iterated once."""
 
     named: str  # what the names are: file or row
     total: int | None  # examples, where that is known beforehand
@@ -60,7 +60,7 @@ def _check_values(path: Path, metadata: ModelMetadata, start: int, inputs: Tenso
     if bad.any():
         row = start + int(bad.nonzero()[0])
         raise UserError(
-            f"{path}, row {row} (from 0): expected finite numbers, got NaN or infinity: repair "
+            f"{path}, row {row} (from 0): expected finite numbers, got NaN or infinity: correct "
             "the row or leave it out."
         )
     # pixels have a range; the columns of a table may go beyond what training data held

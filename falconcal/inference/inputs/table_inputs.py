@@ -10,17 +10,17 @@ import numpy
 from falconcal.errors import UsageError, UserError, did_you_mean
 from falconcal.inference.inputs.input_source import BATCH, InputBatch, InputSource, row_batch
 from falconcal.inference.model_file import ModelMetadata
-from falconcal.io.table_files import Record, csv_header, csv_rows, shown
+from falconcal.io.table_files import CsvRecord, csv_header, csv_rows, shown
 
 
 def open_csv(path: Path, metadata: ModelMetadata) -> InputSource:
     """Return the rows of a CSV file: of the columns that were saved, or of all."""
     header = csv_header(path)
-    return InputSource("row", None, _rows(path, metadata, header, _places(path, metadata, header)))
+    return InputSource("row", None, _rows(path, metadata, header, _columns(path, metadata, header)))
 
 
-def _places(path: Path, metadata: ModelMetadata, header: Sequence[str]) -> list[int]:
-    """Return where the columns of the inputs stand."""
+def _columns(path: Path, metadata: ModelMetadata, header: Sequence[str]) -> list[int]:
+    """Return the indices of the columns of the inputs."""
     if metadata.columns is not None:
         missing = next((name for name in metadata.columns if name not in header), None)
         if missing is not None:
@@ -34,38 +34,38 @@ def _places(path: Path, metadata: ModelMetadata, header: Sequence[str]) -> list[
             "columns."
         )
     if all(_is_number(name) for name in header):
-        raise UsageError(f"{path}, line 1: expected a header with names, got numbers alone.")
+        raise UsageError(f"{path}, line 1: expected a header with names, got only numbers.")
     return list(range(len(header)))
 
 
 def _rows(
-    path: Path, metadata: ModelMetadata, header: Sequence[str], places: list[int]
+    path: Path, metadata: ModelMetadata, header: Sequence[str], columns: list[int]
 ) -> Iterator[InputBatch]:
     body, start = csv_rows(path, len(header)), 0
     while taken := list(itertools.islice(body, BATCH)):
-        values = _numbers(path, header, places, taken)  # (K, inputs)
+        values = _numbers(path, header, columns, taken)  # (K, inputs)
         yield row_batch(path, metadata, start, values.reshape(len(taken), *metadata.shape))
         start += len(taken)
 
 
 def _numbers(
-    path: Path, header: Sequence[str], places: list[int], taken: list[Record]
+    path: Path, header: Sequence[str], columns: list[int], taken: list[CsvRecord]
 ) -> numpy.ndarray:
     try:
-        return numpy.array([[cells[place] for place in places] for _, cells in taken], float)
+        return numpy.array([[cells[column] for column in columns] for _, cells in taken], float)
     except ValueError:
-        line, column, cell = _first_bad(places, taken)
+        line, column, cell = _first_bad(columns, taken)
         raise UserError(
             f"{path}, line {line}, column {header[column]!r}: expected a number, got {shown(cell)}."
         ) from None
 
 
-def _first_bad(places: list[int], taken: list[Record]) -> tuple[int, int, str]:
+def _first_bad(columns: list[int], taken: list[CsvRecord]) -> tuple[int, int, str]:
     return next(
-        (line, place, cells[place])
+        (line, column, cells[column])
         for line, cells in taken
-        for place in places
-        if not _is_number(cells[place])
+        for column in columns
+        if not _is_number(cells[column])
     )
 
 

@@ -1,4 +1,4 @@
-"""What every format is brought to before it is checked: one column per class, labels, places."""
+"""What every format is read into before it is checked: one column per class, and labels."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MOST_NAMED = 20  # of a file's columns, in a message
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What the caller said of a file; None is the format's own default."""
+    """How the caller names the columns; None is the format's default."""
 
     labels: str | None
     probabilities: str | None
@@ -25,13 +25,13 @@ class ColumnOptions:
 
 @dataclass(frozen=True, eq=False)
 class RawPredictions(Rows):
-    """A file as it came, not yet checked."""
+    """The content of a file, not yet checked."""
 
     values: polars.DataFrame  # (N, C), columns named as messages name them
     labels: polars.Series  # (N,)
     groups: polars.Series | None  # (N,)
     classes: tuple[str, ...]
-    named: bool  # classes have names of their own, and labels are such names
+    named: bool  # whether classes have names, which labels then are
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Columns:
 
 
 def find_columns(path: Path, columns: Sequence[str], names: ColumnOptions) -> Columns:
-    """Find the columns that the caller means, or say which there are."""
+    """Return the columns that the caller means; the error lists those that there are."""
     labels = names.labels if names.labels is not None else "label"
     prefix = names.probabilities
     if prefix is None:
@@ -77,7 +77,7 @@ def check_there(
     if name not in known:
         raise UsageError(
             f"{path}: there is no {kind} {name!r}. {_near(name, known)}{listed(known, kind)} "
-            f"Say which with {option}.{_separator(known)}"
+            f"Name it with {option}.{_separator(known)}"
         )
 
 
@@ -105,9 +105,9 @@ def _too_few(path: Path, prefix: str, found: list[str], columns: Sequence[str]) 
     came = f"one, {found[0]!r}" if found else "none"
     both = " Two classes need both columns: the other is 1 less this one." if found else ""
     return (
-        f"{path}: expected a column a class, at least 2, that begin with {prefix!r}, got {came}."
-        f"{both} {listed(columns)} Say what they begin with by --probabilities; for logits, which "
-        f"begin with 'logit_' unless said, add --logits."
+        f"{path}: expected one column per class, at least 2, that begin with {prefix!r}, got "
+        f"{came}.{both} {listed(columns)} Give what they begin with by --probabilities; for "
+        "logits, which begin with 'logit_' by default, add --logits."
     )
 
 
@@ -120,14 +120,14 @@ def _ordered(path: Path, prefix: str, found: list[str]) -> tuple[tuple[str, ...]
         other = found[whole.index(False)]
         raise UsageError(
             f"{path}: expected columns that begin with {prefix!r} to end all in numbers, or all in "
-            f"names, got {found[whole.index(True)]!r} and {other!r}. Rename those that are no "
+            f"names, got {found[whole.index(True)]!r} and {other!r}. Rename those that are not a "
             "class, or choose another beginning with --probabilities."
         )
     ordered = sorted(found, key=lambda name: int(name.removeprefix(prefix)))
     numbers = [int(name.removeprefix(prefix)) for name in ordered]
     if numbers != list(range(len(numbers))):
         raise UsageError(
-            f"{path}: expected columns {prefix}0 to {prefix}{len(found) - 1}, a class each, got "
+            f"{path}: expected columns {prefix}0 to {prefix}{len(found) - 1}, one per class, got "
             f"{', '.join(ordered[:MOST_NAMED])}: number the classes from 0, in labels too, or give "
             "them names."
         )

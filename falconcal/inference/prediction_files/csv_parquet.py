@@ -11,16 +11,16 @@ from falconcal.inference.prediction_files.columns import (
 from falconcal.io import table_files
 
 
-def read_parquet(path: Path, names: ColumnOptions) -> RawPredictions:
+def read_parquet_predictions(path: Path, names: ColumnOptions) -> RawPredictions:
     """Read the columns that matter of a Parquet file."""
     chosen = find_columns(path, table_files.parquet_header(path), names)
-    return _table(table_files.read_parquet(path, chosen.all), chosen)
+    return _table(table_files.read_parquet_columns(path, chosen.all), chosen)
 
 
-def read_csv(path: Path, names: ColumnOptions) -> RawPredictions:
+def read_csv_predictions(path: Path, names: ColumnOptions) -> RawPredictions:
     """Read the columns that matter of a CSV file, as text: what is a number is decided later."""
     chosen = find_columns(path, table_files.csv_header(path), names)
-    return _table(table_files.read_csv(path, chosen.all), chosen)
+    return _table(table_files.read_csv_columns(path, chosen.all), chosen)
 
 
 def _table(file: table_files.TableFile, chosen: Columns) -> RawPredictions:

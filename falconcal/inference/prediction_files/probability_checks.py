@@ -1,4 +1,4 @@
-"""From a table as it came to numbers that hold what is asked of them, or an error at a place."""
+"""Turn a table into checked numbers; an error names the row and the column."""
 
 import numpy
 import polars
@@ -46,7 +46,7 @@ def _check_probabilities(table: RawPredictions, values: numpy.ndarray) -> None:
         values,
         ~inside,
         "expected a probability from 0 to 1",
-        "are they logits? Then say --logits",
+        "are they logits? Then add --logits",
     )
     sums = values.sum(1)  # (N,)
     bad = numpy.abs(sums - 1) > SUM_TOLERANCE
@@ -55,7 +55,7 @@ def _check_probabilities(table: RawPredictions, values: numpy.ndarray) -> None:
         raise table.problem(
             f"expected probabilities that sum to 1, within {SUM_TOLERANCE}, got {sums[row]:.6g} as "
             f"the sum of the {len(names)} columns {names[0]!r} to {names[-1]!r}: is a class "
-            "missing? For logits say --logits.",
+            "missing? For logits add --logits.",
             row,
         )
 
@@ -66,7 +66,7 @@ def _check_logits(table: RawPredictions, values: numpy.ndarray) -> None:
         values,
         numpy.isposinf(values),
         "expected a finite logit",
-        "has training diverged? Minus infinity alone is allowed, for probability 0",
+        "has training diverged? Only minus infinity is allowed, for probability 0",
     )
     nothing = numpy.isneginf(values).all(1)
     if nothing.any():

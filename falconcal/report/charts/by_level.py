@@ -11,7 +11,7 @@ import altair
 import polars
 
 from falconcal.evaluation.under_shift import CLEAN
-from falconcal.metrics import BINS
+from falconcal.metrics import BINS, METRICS, Metric
 from falconcal.report.charts.chart_data import (
     MEAN,
     history_curves,
@@ -46,40 +46,32 @@ GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
 class Quantity:
     """A metric as the figures by level show it."""
 
-    metric: str
-    words: str
+    name: str
     caption: str
-    style: str = ".3f"
-    axis_style: str = "~g"
-    domain: tuple[float, float] | None = None
+    whole_range: bool = False  # whether the axis spans all values that there are
     logarithmic: bool = False  # far from 0
 
+    @property
+    def metric(self) -> Metric:
+        """The record, which has the words and the format."""
+        return METRICS[self.name]
 
-ECE = Quantity("ece", "ECE", "ECE at each level of each shift. Lower is better.")
+
+ECE = Quantity("ece", "ECE at each level of each shift. Lower is better.")
 ACCURACY = Quantity(
-    "accuracy",
-    "accuracy",
-    "Accuracy at each level of each shift: how hard the shift is.",
-    style=".1%",
-    axis_style=".0%",
-    domain=(0.0, 1.0),
+    "accuracy", "Accuracy at each level of each shift: how hard the shift is.", whole_range=True
 )
 CONFIDENCE = Quantity(
     "confidence",
-    "mean confidence",
     "Mean confidence at each level of each shift: it should fall as accuracy falls.",
-    style=".1%",
-    axis_style=".0%",
-    domain=(0.0, 1.0),
+    whole_range=True,
 )
 ENTROPY = Quantity(
     "entropy",
-    "mean entropy in nats",
     "Mean entropy of the predicted distribution: it should rise as a shift takes information away.",
 )
 NLL = Quantity(
     "nll",
-    "mean NLL in nats",
     "Mean negative log-likelihood of the true class: low where a model is right and sure, high "
     "where it is wrong and sure. Lower is better. The scale is logarithmic above 1.",
     logarithmic=True,
@@ -106,9 +98,9 @@ def pooled_figure(results: Results) -> Figure:
 
 
 def level_figure(results: Results, quantity: Quantity) -> Figure:
-    """A metric by level, one panel a shift, one line a series."""
+    """A metric by level, one panel per shift, one line per series."""
     return Figure(
-        f"{quantity.metric}-by-level",
+        f"{quantity.name}-by-level",
         f"{quantity.caption} {LEVELS} {SEEDS}",
         level_chart(results, quantity, results.series),
         legend_width(results),
@@ -117,14 +109,14 @@ def level_figure(results: Results, quantity: Quantity) -> Figure:
 
 def level_chart(results: Results, quantity: Quantity, shown: Sequence[str]) -> altair.FacetChart:
     """Return the chart of a metric by level, of the series that are shown."""
-    curves = level_curves(results, quantity.metric)
+    curves, words = level_curves(results, quantity.name), quantity.metric.axis_title
     table = marked(results, curves.filter(polars.col("series").is_in(shown)))
     drawn = lines(
         results,
         altair.X("level:Q", title="level", axis=whole_numbers()),
         altair.Y("mean:Q", scale=_scale(quantity), axis=_axis(quantity)),
-        quantity.words,
-        tooltip(["series", "shift", "level"], quantity.words, quantity.style),
+        words,
+        tooltip(["series", "shift", "level"], words, quantity.metric.style),
         shown,
     )
     panel = layered([tint(), *drawn], table)
@@ -132,7 +124,7 @@ def level_chart(results: Results, quantity: Quantity, shown: Sequence[str]) -> a
 
 
 def history_figures(results: Results) -> list[Figure]:
-    """Terms of the training objectives by epoch, one panel a term; none if nothing was trained."""
+    """Terms of the training objectives by epoch, one panel per term, if anything was trained."""
     table = history_curves(results)
     return [] if table.is_empty() else [_history_figure(results, table)]
 
@@ -157,7 +149,7 @@ def _history_figure(results: Results, table: polars.DataFrame) -> Figure:
 
 
 def reliability_figures(results: Results) -> list[Figure]:
-    """Reliability diagrams, one figure a series: clean data, then every shift pooled."""
+    """Reliability diagrams, one figure per series: clean data, then every shift pooled."""
     table = reliability_bins(results).join(
         _headings(results), on=["series", "shift"], how="left", maintain_order="left"
     )
@@ -181,14 +173,17 @@ def file_names(labels: Iterable[str]) -> dict[str, str]:
 def _scale(quantity: Quantity) -> altair.Scale:
     if quantity.logarithmic:  # one method that rules a class out would hide all others
         return altair.Scale(type="symlog", constant=1, zero=True)
-    return altair.Scale(domain=quantity.domain) if quantity.domain else altair.Scale(zero=True)
+    if quantity.whole_range:
+        return altair.Scale(domain=quantity.metric.limits)
+    return altair.Scale(zero=True)
 
 
 def _axis(quantity: Quantity) -> altair.Axis:
     if quantity.logarithmic:
         ticks = LOGARITHMIC_TICKS  # with a count, or Vega takes every second one away
         return altair.Axis(values=ticks, tickCount=len(ticks), labelExpr="datum.value")
-    return altair.Axis(format=quantity.axis_style, tickCount=4)
+    style = ".0%" if quantity.metric.style.endswith("%") else "~g"
+    return altair.Axis(format=style, tickCount=4)
 
 
 def _chosen_on(results: Results, shifts: Iterable[str]) -> dict[str, bool]:
@@ -274,7 +269,7 @@ def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
         scale=altair.Scale(domain=[0, 1], range=[4, 500]),
         legend=legend,
     )
-    told = [
+    hints = [
         altair.Tooltip("shift:N"),
         altair.Tooltip("range:N", title="confidences"),
         altair.Tooltip("counts:Q", title="examples", format=",d"),
@@ -282,7 +277,7 @@ def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
         altair.Tooltip("confidence:Q", title="mean confidence", format=".3f"),
         altair.Tooltip("accuracy:Q", title="accuracy", format=".3f"),
     ]
-    dots: altair.Chart = base.mark_circle(color=ink, opacity=0.85).encode(size=size, tooltip=told)
+    dots: altair.Chart = base.mark_circle(color=ink, opacity=0.85).encode(size=size, tooltip=hints)
     return dots
 
 

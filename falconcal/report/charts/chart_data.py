@@ -4,7 +4,7 @@ import polars
 
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.metrics import BINS
-from falconcal.report.confidence_cells import CELLS, confidence_cells
+from falconcal.report.confidence_cells import CONFIDENCE_CELLS, confidence_cells
 from falconcal.report.results import Results
 
 MEAN = "mean of tested shifts"
@@ -54,7 +54,7 @@ def reliability_bins(results: Results) -> polars.DataFrame:
     A shift holds all its levels, the clean one included, as the micro-averaged ECE does. Shifts
     with examples of no known class have no accuracy and are left out.
     """
-    bins = (polars.col("cell") * BINS // CELLS).alias("bin")
+    bins = (polars.col("cell") * BINS // CONFIDENCE_CELLS).alias("bin")
     sums = confidence_cells(results).with_columns(bins)
     known = sums.filter(~(polars.col("lowest_label") < 0).any().over("shift"))
     clean = known.filter(polars.col("shift") == CLEAN)

@@ -1,4 +1,4 @@
-"""The figures of costs: how dear a method is, and what that buys."""
+"""The figures of costs: how expensive a method is, and how well calibrated it is for that."""
 
 import altair
 import polars
@@ -9,7 +9,7 @@ from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.costs import EVALUATION, TRAINING, Costs
 
-PANELS = {TRAINING: "Training", EVALUATION: "Measuring"}
+COST_PANELS = {TRAINING: "Training", EVALUATION: "Measuring"}
 ROW_HEIGHT, SCATTER_HEIGHT, WIDE = 18, 210, 300
 
 
@@ -21,7 +21,7 @@ def cost_figures(results: Results, evidence: StudyEvidence, costs: Costs | None)
 
 
 def cost_figure(results: Results, costs: Costs) -> Figure:
-    """Training and measuring in multiples of the plain method, one row a method."""
+    """Training and measuring in multiples of the plain method, one row per method."""
     whole = costs.member * costs.members
     in_training = polars.col("phase") == TRAINING
     marks = _panels(costs).with_columns(
@@ -37,7 +37,7 @@ def cost_figure(results: Results, costs: Costs) -> Figure:
 
 
 def calibration_figure(results: Results, evidence: StudyEvidence, costs: Costs) -> Figure:
-    """Mean micro ECE against cost, one mark a method."""
+    """Mean micro ECE against cost, one mark per method."""
     panel = layered(_scatter(results, costs), calibration_costs(evidence, _panels(costs)))
     caption = (
         "Mean micro-averaged ECE over the tested shifts, with its 95 % interval over examples, "
@@ -61,11 +61,11 @@ def calibration_costs(evidence: StudyEvidence, table: polars.DataFrame) -> polar
 
 
 def _panels(costs: Costs) -> polars.DataFrame:
-    return costs.table.with_columns(polars.col("phase").replace(PANELS).alias("panel"))
+    return costs.table.with_columns(polars.col("phase").replace(COST_PANELS).alias("panel"))
 
 
 def _side_by_side(panel: altair.LayerChart, height: int) -> altair.FacetChart:
-    chart = grid(panel, "panel", dict.fromkeys(PANELS.values(), False), height)
+    chart = grid(panel, "panel", dict.fromkeys(COST_PANELS.values(), False), height)
     chart.spec.width = WIDE
     wide: altair.FacetChart = chart.resolve_scale(x="independent")
     return wide
@@ -81,7 +81,7 @@ def _costs(results: Results) -> list[altair.Chart]:
     ensemble = rule.mark_rule(strokeDash=[1, 3], strokeWidth=1.5).encode(x="ensemble:Q")
     one = rule.mark_rule(strokeDash=[4, 3], opacity=0.6).encode(x=_cost("one:Q"))
     line = base.mark_rule(strokeWidth=2, opacity=0.6).encode(x="low:Q", x2="high:Q")
-    dots = base.mark_circle(size=60, opacity=1).encode(x="mean:Q", tooltip=_told())
+    dots = base.mark_circle(size=60, opacity=1).encode(x="mean:Q", tooltip=_tooltip())
     return [one, ensemble, line, dots]
 
 
@@ -98,7 +98,7 @@ def _scatter(results: Results, costs: Costs) -> list[altair.Chart]:
     dots = base.mark_point(filled=True, size=70, opacity=1).encode(
         y=altair.Y("ece:Q", title=title, scale=altair.Scale(zero=True)),
         shape=altair.Shape("series:N", title=None, scale=shape),
-        tooltip=[*_told(), *_told_of_error()],
+        tooltip=[*_tooltip(), *_error_tooltip()],
     )
     return [bounds, dots]
 
@@ -109,7 +109,7 @@ def _cost(field: str, title: str = "times the cost") -> altair.X:
     return altair.X(field, title=title, axis=axis, scale=scale)
 
 
-def _told() -> list[altair.Tooltip]:
+def _tooltip() -> list[altair.Tooltip]:
     return [
         altair.Tooltip("series:N", title="method"),
         altair.Tooltip("panel:N", title="cost of"),
@@ -120,7 +120,7 @@ def _told() -> list[altair.Tooltip]:
     ]
 
 
-def _told_of_error() -> list[altair.Tooltip]:
+def _error_tooltip() -> list[altair.Tooltip]:
     return [
         altair.Tooltip("ece:Q", title="mean micro ECE", format=".3f"),
         altair.Tooltip("ece_low:Q", title="95 % from", format=".3f"),

@@ -11,10 +11,10 @@ import polars
 
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.report.charts.figure import NAMED_ROWS, Figure, colour, grid, layered
+from falconcal.report.paper_tests import NEAR_RANDOM, ShiftLevel, near_chance_levels
 from falconcal.report.results import Results, class_count, explaining_read_errors, open_scores
-from falconcal.report.study_evidence import NEAR_RANDOM, ShiftLevel, near_chance_levels
 from falconcal.report.tables.comparison_tables import ComparisonTable
-from falconcal.report.tables.headline_columns import NOTHING
+from falconcal.report.tables.headline_columns import NOT_KNOWN
 
 IN_DOMAIN, LOST = "in domain", "truly out of distribution"
 QUANTILES = {"low": 0.05, "first": 0.25, "median": 0.5, "third": 0.75, "high": 0.95}
@@ -41,23 +41,23 @@ def distribution_note(results: Results) -> str:
 
 
 def distribution_groups(results: Results) -> dict[str, tuple[ShiftLevel, ...]]:
-    """Return the groups of examples that are told apart, those without any left out."""
+    """Return the groups of examples that are compared, without empty ones."""
     outliers = {name: ((name, OUTLIER_LEVEL),) for name in results.outliers}
     groups: dict[str, tuple[ShiftLevel, ...]] = {
         IN_DOMAIN: ((CLEAN, 0),),
         LOST: near_chance_levels(results),
     }
-    return {name: rungs for name, rungs in (groups | outliers).items() if rungs}
+    return {name: levels for name, levels in (groups | outliers).items() if levels}
 
 
 def distributions(results: Results) -> polars.DataFrame:
     """Return series, group, quantiles of confidence, mean entropy, accuracy and examples."""
-    rungs = [
+    levels = [
         (group, shift, level)
         for group, listed in distribution_groups(results).items()
         for shift, level in listed
     ]
-    groups = polars.DataFrame(rungs, ["group", "shift", "level"], orient="row")
+    groups = polars.DataFrame(levels, ["group", "shift", "level"], orient="row")
     order = groups.select("group").unique(maintain_order=True)
     parts = [_of_series(results, series, groups) for series in results.series]
     found = [order.join(part, on="group", maintain_order="left") for part in parts]
@@ -83,7 +83,7 @@ def _of_series(results: Results, series: str, groups: polars.DataFrame) -> polar
 
 
 def distribution_tables(results: Results, table: polars.DataFrame) -> list[ComparisonTable]:
-    """Return medians of confidence and means of entropy, one row a method, one column a group."""
+    """Return median confidence and mean entropy, one row per method, one column per group."""
     groups = table["group"].unique(maintain_order=True).to_list()
     cells = {(row["series"], row["group"]): row for row in table.to_dicts()}
     heading = ["Method", *(group[0].upper() + group[1:] for group in groups)]
@@ -102,11 +102,11 @@ def distribution_tables(results: Results, table: polars.DataFrame) -> list[Compa
 
 
 def _number(row: dict[str, float] | None, name: str) -> str:
-    return NOTHING if row is None else f"{row[name]:.3f}"
+    return NOT_KNOWN if row is None else f"{row[name]:.3f}"
 
 
 def distribution_figure(results: Results, table: polars.DataFrame) -> Figure:
-    """Boxes of confidence, one panel a group of examples, one row a method."""
+    """Boxes of confidence, one panel per group of examples, one row per method."""
     medians = polars.Series("text", [f"{median:.2f}" for median in table["median"]], polars.String)
     groups = dict.fromkeys(table["group"], False)
     height = ROW_HEIGHT * len(results.series)
@@ -130,10 +130,12 @@ def _layers(results: Results) -> list[altair.Chart]:
     line = base.mark_rule(strokeWidth=1.5, opacity=0.7).encode(
         x=altair.X("low:Q", title="confidence", scale=scale, axis=axis), x2="high:Q"
     )
-    box = base.mark_bar(size=BOX, opacity=0.55).encode(x="first:Q", x2="third:Q", tooltip=_told())
-    middle = base.mark_tick(thickness=2.5, size=BOX + 4).encode(x="median:Q", tooltip=_told())
+    box = base.mark_bar(size=BOX, opacity=0.55).encode(
+        x="first:Q", x2="third:Q", tooltip=_tooltip()
+    )
+    middle = base.mark_tick(thickness=2.5, size=BOX + 4).encode(x="median:Q", tooltip=_tooltip())
     right = base.mark_point(shape="diamond", size=38, strokeWidth=1.3).encode(
-        x="accuracy:Q", color=altair.value("currentColor"), tooltip=_told()
+        x="accuracy:Q", color=altair.value("currentColor"), tooltip=_tooltip()
     )
     text = base.mark_text(align="right", fontSize=10).encode(
         x=altair.datum(FULL - 0.01), text="text:N", color=altair.value("currentColor")
@@ -141,7 +143,7 @@ def _layers(results: Results) -> list[altair.Chart]:
     return [line, box, middle, right, text]
 
 
-def _told() -> list[altair.Tooltip]:
+def _tooltip() -> list[altair.Tooltip]:
     quartiles = {"median": "median", "first": "first quartile", "third": "third quartile"}
     return [
         altair.Tooltip("series:N", title="method"),

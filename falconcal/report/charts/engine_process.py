@@ -1,4 +1,4 @@
-"""The chart engine's side of the line: read requests as JSON, draw them, write answers as JSON.
+"""The chart engine's own process: read a request as JSON, draw it, write the answer as JSON.
 
 Run by its path, in a process of its own: it imports nothing of falconcal, so it starts at once.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import vl_convert
 
 
-def draw(request: dict[str, Any]) -> dict[str, Any]:
+def draw_request(request: dict[str, Any]) -> dict[str, Any]:
     """Return the figures in their formats as base64, and the scripts of a page if asked for."""
     version = request["version"]
     figures = [_figure(figure, version) for figure in request["figures"]]
@@ -36,4 +36,4 @@ def _converted(drawing: str, ending: str) -> bytes:
 
 
 if __name__ == "__main__":
-    json.dump(draw(json.load(sys.stdin)), sys.stdout)
+    json.dump(draw_request(json.load(sys.stdin)), sys.stdout)

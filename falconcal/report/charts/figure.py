@@ -18,7 +18,7 @@ WIDTH, HEIGHT, COLUMNS = 170, 120, 4
 FILE_WIDTH = COLUMNS * (WIDTH + 30)  # about, with the room that axes take
 NAMED_ROWS = 4  # cells of a panel whose rows have names: alone in its row on a narrow page
 HOVER_SIZE = 90  # of the unseen marks that answer the pointer
-DIGITS = 6  # enough for any figure, and a page half the size
+CHART_DIGITS = 6  # enough for any figure, and a page half the size
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ def drawn(figures: Iterable[Figure], formats: Sequence[str] = ("svg",)) -> dict[
 def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.LayerChart:
     """Return the layers of a panel over one small table, which the specification carries."""
     numbers = polars.selectors.float()
-    rounded = table.with_columns(numbers.fill_nan(None).round(DIGITS))
+    rounded = table.with_columns(numbers.fill_nan(None).round(CHART_DIGITS))
     # a tuple, because Altair copies lists again and again
     return altair.LayerChart(data={"values": tuple(rounded.to_dicts())}, layer=layers)
 
@@ -78,7 +78,7 @@ def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.Layer
 def grid(
     panel: altair.LayerChart, field: str, order: dict[str, bool], height: int | altair.Step = HEIGHT
 ) -> altair.FacetChart:
-    """Return one panel for each value of a field, in order; True says it served to choose."""
+    """Return one panel per value of a field, in order; True marks one used to choose settings."""
     header = altair.Header(title=None)
     if any(order.values()):
         header = altair.Header(title=None, labelExpr=_noted_label(order))
@@ -141,7 +141,7 @@ def tint() -> altair.Chart:
 
 
 def tooltip(keys: list[str], title: str, style: str = ".3f") -> list[altair.Tooltip]:
-    """Return what a mark tells of itself: its keys, the mean, and the range of the seeds."""
+    """Return the tooltip of a mark: its keys, the mean, and the range of the seeds."""
     return [
         *(altair.Tooltip(f"{key}:N", title="method" if key == "series" else key) for key in keys),
         altair.Tooltip("mean:Q", title=title, format=style),
@@ -162,7 +162,7 @@ def whole_numbers() -> altair.Axis:
 
 
 def _noted_label(order: dict[str, bool]) -> str:
-    """Return the expression that puts a second line under the names of some panels."""
+    """Return the expression that puts a second line under the names of marked panels."""
     noted = json.dumps([value for value, chosen_on in order.items() if chosen_on])
     return f"indexof({noted}, datum.label) < 0 ? datum.label : [datum.label, '{CHOSEN_ON}']"
 

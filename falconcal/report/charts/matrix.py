@@ -1,4 +1,4 @@
-"""The matrix of method against method: one panel a figure, coloured where beyond chance."""
+"""The matrix of method against method: one panel per figure, coloured where beyond chance."""
 
 import altair
 import polars
@@ -98,13 +98,13 @@ def _layers(series: list[str]) -> list[altair.Chart]:
             legend=altair.Legend(symbolType="square", symbolStrokeColor="currentColor"),
         ),
         fillOpacity=altair.FillOpacity("opacity:Q", scale=None),
-        tooltip=_told(),
+        tooltip=_tooltip(),
     )
     numbers = base.mark_text(fontSize=10 if len(series) <= 7 else 9).encode(text="label:N")
     return [cells, numbers]
 
 
-def _told() -> list[altair.Tooltip]:
+def _tooltip() -> list[altair.Tooltip]:
     return [
         *(altair.Tooltip(f"{name}:N") for name in ("figure", "row", "column")),
         altair.Tooltip("difference:Q", title="row less column", format="+.4f"),

@@ -23,11 +23,11 @@ from falconcal.report.results import (
 )
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.comparison_tables import ComparisonTable
-from falconcal.report.tables.headline_columns import NOTHING, Column
+from falconcal.report.tables.headline_columns import NOT_KNOWN, Column
 
-CELLS = 20  # of confidence
+OUTLIER_CELLS = 20  # of confidence
 BY_CONFIDENCE, BY_ENTROPY = "by confidence", "by entropy"
-FIGURES = (
+OUTLIER_COLUMNS = (
     Column("confidence", "Confidence", "mean confidence; the lower the better"),
     Column("entropy", "Entropy", "mean entropy in nats; the higher the better"),
     *(
@@ -36,7 +36,7 @@ FIGURES = (
         for name, heading, meaning in (
             ("auroc", "AUROC", "how often a clean example is surer than an outlier; 0.5 is chance"),
             ("aupr", "AUPR", "average precision, clean examples as positives"),
-            ("fpr_at_95", "FPR95", "share of outliers let in where 95 % of clean ones are"),
+            ("fpr_at_95", "FPR95", "share of outliers accepted where 95 % of clean examples are"),
         )
     ),
 )
@@ -48,17 +48,17 @@ OUTLIERS_NOTE = (
 
 
 def outlier_tables(results: Results, evidence: StudyEvidence) -> list[ComparisonTable]:
-    """Return a table for each set of outliers, one row a method, an interval with every figure."""
+    """Return one table per set of outliers, one row per method, an interval with every figure."""
     rows = evidence.table.filter(polars.col("shift").is_in(results.outliers), kind="interval")
     cells = {(row["shift"], row["first"], row["figure"]): row for row in rows.to_dicts()}
-    heading = ["Method", *(column.heading for column in FIGURES)]
+    heading = ["Method", *(column.heading for column in OUTLIER_COLUMNS)]
     return [
         ComparisonTable(
             name,
             "",
             heading,
             [
-                [series, *(_cell(cells.get((name, series, one.name))) for one in FIGURES)]
+                [series, *(_cell(cells.get((name, series, one.name))) for one in OUTLIER_COLUMNS)]
                 for series in results.series
             ],
         )
@@ -68,7 +68,7 @@ def outlier_tables(results: Results, evidence: StudyEvidence) -> list[Comparison
 
 def _cell(row: dict[str, float] | None) -> str:
     if row is None:
-        return NOTHING
+        return NOT_KNOWN
     return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
@@ -80,7 +80,7 @@ def outlier_figures(results: Results) -> list[Figure]:
 
 
 def histogram_figure(results: Results) -> Figure:
-    """Confidences of outliers beside those of the clean data, one panel a method."""
+    """Confidences of outliers beside those of the clean data, one panel per method."""
     sets = [CLEAN, *results.outliers]
     scale = altair.Scale(domain=sets, range=[INK, *cycled(COLOURS, len(results.outliers))])
     base = altair.Chart().encode(
@@ -89,7 +89,7 @@ def histogram_figure(results: Results) -> Figure:
         color=altair.Color("set:N", title=None, sort=sets, scale=scale),
     )
     steps = base.mark_line(interpolate="step-after", strokeWidth=1.8)
-    hover = base.mark_circle(size=90, opacity=0).encode(tooltip=_told_of_cell())
+    hover = base.mark_circle(size=90, opacity=0).encode(tooltip=_cell_tooltip())
     panel = layered([steps, hover], confidence_shares(results))
     caption = (
         "Confidences of the outliers beside those of the clean test examples, in cells of 0.05, "
@@ -101,28 +101,10 @@ def histogram_figure(results: Results) -> Figure:
 
 
 def class_figure(results: Results) -> Figure:
-    """Mean confidence of outliers by the class they were taken for, one panel a set."""
+    """Mean confidence of outliers by the class they were taken for, one panel per set."""
     table = confidence_of_classes(results)
-    series = list(results.series)
-    shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
-    base = altair.Chart().encode(
-        x=altair.X(
-            "class:Q", title="predicted class", axis=whole_numbers(), scale=altair.Scale(padding=6)
-        ),
-        y=altair.Y(
-            "confidence:Q",
-            title="mean confidence",
-            scale=altair.Scale(domain=[0, 1]),
-            axis=altair.Axis(format=".0%"),
-        ),
-    )
-    dots = base.mark_point(filled=True, size=40, opacity=0.9).encode(
-        color=colour(results, "circle"),
-        shape=altair.Shape("series:N", title=None, scale=shape),
-        tooltip=_told_of_class(),
-    )
     even = altair.Chart().transform_filter("datum.first").mark_rule(strokeDash=[4, 3], opacity=0.5)
-    panel = layered([even.encode(y="even:Q"), dots], table)
+    panel = layered([even.encode(y="even:Q"), _class_dots(results)], table)
     caption = (
         "Mean confidence of outliers by the class that they were taken for, seeds pooled. The "
         "dashed line is 1 over the number of classes: a model that does not know should be there."
@@ -131,22 +113,42 @@ def class_figure(results: Results) -> Figure:
     return Figure("confidence-by-predicted-class", caption, chart, legend_width(results))
 
 
+def _class_dots(results: Results) -> altair.Chart:
+    series = list(results.series)
+    padded, share = altair.Scale(padding=6), altair.Scale(domain=[0, 1])
+    percent = altair.Axis(format=".0%")
+    shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
+    marks = altair.Chart().mark_point(filled=True, size=40, opacity=0.9)
+    dots: altair.Chart = marks.encode(
+        x=altair.X("class:Q", title="predicted class", axis=whole_numbers(), scale=padded),
+        y=altair.Y("confidence:Q", title="mean confidence", scale=share, axis=percent),
+        color=colour(results, "circle"),
+        shape=altair.Shape("series:N", title=None, scale=shape),
+        tooltip=_class_tooltip(),
+    )
+    return dots
+
+
 def confidence_shares(results: Results) -> polars.DataFrame:
     """Return series, set, where a cell of confidence begins, and the share of examples in it."""
-    cell = bin_expression(polars.col("confidence"), CELLS).alias("cell")
+    cell = bin_expression(polars.col("confidence"), OUTLIER_CELLS).alias("cell")
     counts = _counted(results, [CLEAN, *results.outliers], cell)
-    cells = polars.DataFrame({"cell": range(CELLS + 1)})  # a step ends where the next begins
+    cells = polars.DataFrame(
+        {"cell": range(OUTLIER_CELLS + 1)}
+    )  # a step ends where the next begins
     keys = counts.select("series", "set").unique(maintain_order=True)
     whole = keys.join(cells, how="cross").join(counts, on=["series", "set", "cell"], how="left")
     share = polars.col("examples").fill_null(0) / polars.col("examples").sum().over("series", "set")
-    last = polars.col("cell") == CELLS
+    last = polars.col("cell") == OUTLIER_CELLS
     shares = whole.with_columns(share.alias("share")).with_columns(
         polars.when(last)
         .then(polars.col("share").shift(1).over("series", "set"))
         .otherwise(polars.col("share"))
         .alias("share")
     )
-    return shares.select("series", "set", (polars.col("cell") / CELLS).alias("from"), "share")
+    return shares.select(
+        "series", "set", (polars.col("cell") / OUTLIER_CELLS).alias("from"), "share"
+    )
 
 
 def confidence_of_classes(results: Results) -> polars.DataFrame:
@@ -180,7 +182,7 @@ def _counted_run(run: StoredRun, sets: list[str], by: polars.Expr) -> polars.Dat
         return sums.select(polars.lit(run.series).alias("series"), polars.all()).collect()
 
 
-def _told_of_cell() -> list[altair.Tooltip]:
+def _cell_tooltip() -> list[altair.Tooltip]:
     return [
         altair.Tooltip("series:N", title="method"),
         altair.Tooltip("set:N"),
@@ -189,7 +191,7 @@ def _told_of_cell() -> list[altair.Tooltip]:
     ]
 
 
-def _told_of_class() -> list[altair.Tooltip]:
+def _class_tooltip() -> list[altair.Tooltip]:
     return [
         altair.Tooltip("series:N", title="method"),
         altair.Tooltip("set:N"),

@@ -25,8 +25,8 @@ def reliability_table(found: Assessment) -> polars.DataFrame:
     low, high = wilson_bounds(curve.accuracy * curve.counts, curve.counts.double())
     table = polars.DataFrame(
         {
-            "from": [place / found.bins for place in range(found.bins)],
-            "to": [(place + 1) / found.bins for place in range(found.bins)],
+            "from": [number / found.bins for number in range(found.bins)],
+            "to": [(number + 1) / found.bins for number in range(found.bins)],
             "counts": curve.counts.numpy(),
             "share": curve.shares.numpy(),
             "confidence": curve.confidence.numpy(),
@@ -184,7 +184,7 @@ def _risk_marks(highest: float) -> list[altair.Chart]:
     scale = altair.Scale(domain=[0, highest], nice=True)
     axis = altair.Axis(format="~%", tickCount=5)
     risk = altair.Y("risk:Q", title="error among answers", scale=scale, axis=axis)
-    told = [
+    hints = [
         altair.Tooltip("coverage:Q", title="share answered", format=".1%"),
         altair.Tooltip("risk:Q", title="error", format=".2%"),
         altair.Tooltip("threshold:Q", title="confidence at least", format=".4f"),
@@ -192,7 +192,11 @@ def _risk_marks(highest: float) -> list[altair.Chart]:
     whole = base.mark_line(color="currentColor", strokeDash=[4, 3], strokeWidth=1, opacity=0.6)
     line = base.mark_line(color=RIGHT, strokeWidth=2)
     hover = base.mark_circle(size=HOVER_SIZE, opacity=0)
-    return [whole.encode(y="all:Q"), line.encode(y=risk), hover.encode(y=risk, tooltip=told)]
+    return [
+        whole.encode(y="all:Q"),
+        line.encode(y=risk),
+        hover.encode(y=risk, tooltip=hints),
+    ]
 
 
 def _groups(found: Assessment) -> Figure:
@@ -224,7 +228,7 @@ def _group_marks(metric: str, names: list[str]) -> list[altair.Chart]:
     spread = base.mark_rule(color=RIGHT, strokeWidth=2, opacity=0.5).encode(
         x=altair.X("low:Q", title=metric, axis=altair.Axis(tickCount=5)), x2="high:Q"
     )
-    told = [
+    hints = [
         altair.Tooltip("group:N"),
         altair.Tooltip("examples:Q", format=",d"),
         altair.Tooltip("value:Q", title=metric, format=".4f"),
@@ -232,7 +236,7 @@ def _group_marks(metric: str, names: list[str]) -> list[altair.Chart]:
         altair.Tooltip("high:Q", title="at most", format=".4f"),
     ]
     dots = base.mark_circle(color=RIGHT, size=HOVER_SIZE, opacity=1).encode(
-        x=altair.X("value:Q", title=metric), tooltip=told
+        x=altair.X("value:Q", title=metric), tooltip=hints
     )
     return [spread, dots]
 

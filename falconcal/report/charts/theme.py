@@ -1,4 +1,4 @@
-"""How figures look: one colour a method, ink that follows the page, words for axes."""
+"""How figures look: one colour per method, ink that follows the page, words for axes."""
 
 from typing import Any
 
@@ -65,4 +65,4 @@ CONFIG: dict[str, Any] = {
 
 def cycled(choices: tuple[Any, ...], count: int) -> list[Any]:
     """Return as many of the choices as asked for, from the start again when they run out."""
-    return [choices[place % len(choices)] for place in range(count)]
+    return [choices[number % len(choices)] for number in range(count)]

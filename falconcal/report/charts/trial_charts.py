@@ -1,5 +1,4 @@
-"""The trials of a tuning folder: a figure of their history, a table of the best, and how well the
-criterion ranks what is tested."""
+"""The trials of a tuning folder: their history, the best, and how well the criterion ranks."""
 
 import json
 from pathlib import Path
@@ -17,7 +16,7 @@ from falconcal.report.charts.theme import COLOURS
 
 HEADING = ["Method", "Trials", "Enough", "Pruned", "Failed", "Criterion", "Accuracy", "Required"]
 TRIAL_GROUPS = ("accurate enough", "not accurate enough", "pruned")
-INKS = (COLOURS[0], COLOURS[1], COLOURS[8])
+TRIAL_INKS = (COLOURS[0], COLOURS[1], COLOURS[8])
 
 
 def read_trials(directory: Path) -> list[TrialRow]:
@@ -38,7 +37,7 @@ def write_history(directory: Path) -> Path:
 
 
 def history_figure(rows: list[TrialRow]) -> Figure:
-    """The criterion of every trial that has one, and the best so far, a panel a method."""
+    """The criterion of every trial that has one, and the best so far, one panel per method."""
     table = _table(rows)
     methods = dict.fromkeys(table["method"].to_list(), False)
     caption = (
@@ -59,8 +58,8 @@ def rank_correlations(
 ) -> dict[str, tuple[float, int]]:
     """Return Spearman's correlation of the criterion and a figure on test data, and its trials.
 
-    By method, of all methods together, and of those trials that are accurate enough, among which
-    is chosen; a correlation of fewer than three is none.
+    By method, of all methods together, and of the trials that are accurate enough, from which the
+    best is chosen; fewer than three trials have no correlation.
     """
     scored = [row for row in rows if row["state"] == "complete" and "test" in row]
     groups: dict[str, list[TrialRow]] = {}
@@ -128,7 +127,7 @@ def _state(row: TrialRow) -> str:
 
 def _layers() -> list[altair.Chart]:
     base = altair.Chart().encode(x=altair.X("trial:Q", title="trial", axis=whole_numbers()))
-    scale = altair.Scale(domain=list(TRIAL_GROUPS), range=list(INKS))
+    scale = altair.Scale(domain=list(TRIAL_GROUPS), range=list(TRIAL_INKS))
     dots = base.mark_point(filled=True, size=45, opacity=0.9).encode(
         y=altair.Y("criterion:Q", title="criterion", scale=altair.Scale(zero=False)),
         color=altair.Color("state:N", title=None, scale=scale),
@@ -140,7 +139,7 @@ def _layers() -> list[altair.Chart]:
             altair.Tooltip("accuracy:Q", format=".4f"),
         ],
     )
-    line = base.mark_line(interpolate="step-after", color=INKS[0], strokeWidth=1.5).encode(
+    line = base.mark_line(interpolate="step-after", color=TRIAL_INKS[0], strokeWidth=1.5).encode(
         y=altair.Y("best:Q", title="criterion")
     )
     return [line, dots]

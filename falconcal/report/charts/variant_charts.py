@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 import altair
 import polars
 
+from falconcal.core.settings import RENAMED
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.report.charts.by_level import file_names
@@ -19,7 +20,7 @@ CLEAN_PANELS = {"accuracy": "clean accuracy", "ece": "clean ECE"}
 POOLED_PANEL = "micro ECE, {}"
 ROOM = 0.05  # below the lowest accuracy, so that a tenth of a percent looks like one
 LOGARITHMIC = 10  # the ratio of the ends from which a range is drawn so
-PANELS = "Accuracy and ECE on clean data, then the micro-averaged ECE of the shifts."
+PANELS_CAPTION = "Accuracy and ECE on clean data, then the micro-averaged ECE of the shifts."
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def _plain(study: dict[str, Any], key: str) -> dict[str, float]:
         table = study[name] if name == "model" else (study.get("methods") or {}).get(name)
         for _ in bases:
             table = table.get("base") if isinstance(table, dict) else None
-    value = table.get(setting) if isinstance(table, dict) else None
+    table = table if isinstance(table, dict) else {}
+    value = table.get(setting, table.get(RENAMED.get(setting)))
     return {DEFAULT_VARIANT: float(value)} if _is_number(value) else {}
 
 
@@ -91,15 +93,15 @@ def panel_table(results: Results) -> polars.DataFrame:
 
 
 def _side_by_side(results: Results, variants: set[str]) -> Figure:
-    """Return bars of the plain runs and those of named variants, one panel a figure."""
+    """Return bars of the plain runs and those of named variants, one panel per figure."""
     shown = list(dict.fromkeys(run.series for run in results.runs if run.key.variant in variants))
     table = panel_table(results).filter(polars.col("series").is_in(shown))
     panel = layered(_bars(results, shown), table)
     chart = _panels(results, panel, table, altair.Step(16))
     caption = (
         "The study as it stands, and its variants, each named in brackets after the method that it "
-        f"changes. {PANELS} Bars are means over seeds, rules the range of the seeds; the axis of "
-        "accuracy does not begin at zero."
+        f"changes. {PANELS_CAPTION} Bars are means over seeds, rules the range of the seeds; the "
+        "axis of accuracy does not begin at zero."
     )
     return Figure("variants", caption, chart.resolve_scale(x="independent"), _width(shown))
 
@@ -130,7 +132,7 @@ def _sensitivity(results: Results, sweep: Sweep, name: str) -> Figure | None:
     chart = _panels(results, panel, table, HEIGHT)
     caption = (
         f"{sweep.key} from {min(values):g} to {max(values):g}, everything else as it stands; "
-        f"the dashed line is the study's own value. {PANELS} Dots are means over "
+        f"the dashed line is the study's own value. {PANELS_CAPTION} Dots are means over "
         f"seeds, bands the range of the seeds. {_spread(table)}"
     )
     legend = _width(methods)
@@ -173,8 +175,11 @@ def _range_lines(results: Results, sweep: Sweep, methods: list[str]) -> list[alt
     y = altair.Y("mean:Q", title=None, scale=altair.Scale(zero=False), axis=axis)
     band = base.mark_area(opacity=0.18).encode(y=altair.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(strokeWidth=1.8, point=True).encode(y=y)
-    told = [*tooltip(["series", "panel"], "value"), altair.Tooltip("value:Q", title=sweep.key)]
-    hover = base.mark_circle(size=HOVER_SIZE, opacity=0).encode(y=y, tooltip=told)
+    hints = [
+        *tooltip(["series", "panel"], "value"),
+        altair.Tooltip("value:Q", title=sweep.key),
+    ]
+    hover = base.mark_circle(size=HOVER_SIZE, opacity=0).encode(y=y, tooltip=hints)
     floor = base.mark_circle(opacity=0).encode(y=altair.Y("floor:Q", title=None))
     own = altair.Chart().transform_filter("datum.plain").mark_rule(strokeDash=[4, 3], opacity=0.5)
     return [own.encode(x=x), floor, band, line, hover]
@@ -206,7 +211,7 @@ def _panels(
 
 
 def _colour(results: Results, shown: list[str], symbol: str) -> altair.Color:
-    """Return the colours of some series, the same as in every other figure."""
+    """Return the colours of the series shown, the same as in every other figure."""
     colours = dict(zip(results.series, cycled(COLOURS, len(results.series)), strict=True))
     return altair.Color(
         "series:N",

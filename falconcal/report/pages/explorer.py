@@ -10,10 +10,10 @@ import polars
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.metrics import BINS
 from falconcal.report.charts.theme import COLOURS, cycled
-from falconcal.report.confidence_cells import CELLS, confidence_cells
+from falconcal.report.confidence_cells import CONFIDENCE_CELLS, confidence_cells
 from falconcal.report.results import Results
 
-DIGITS = 4
+EXPLORER_DIGITS = 4
 SeriesLevel = tuple[str, str, int]  # series, shift, level
 
 
@@ -23,18 +23,18 @@ def explorer_data(results: Results) -> dict[str, Any]:
     The clean data, level 0 of all shifts, stands once for each series; after it come the shifts in
     the order of the page and, last, the sets of outliers.
     """
-    rungs = _level_cells(confidence_cells(results))
-    levels = _levels(rungs)
+    by_level = _level_cells(confidence_cells(results))
+    levels = _levels(by_level)
     shifts = [shift for shift in (*results.shifts, *results.outliers) if shift in levels]
     return {
         "bins": BINS,
-        "cells": CELLS,
+        "cells": CONFIDENCE_CELLS,
         "series": list(results.series),
         "colours": cycled(COLOURS, len(results.series)),
         "shifts": [_shift(results, shift, levels[shift]) for shift in shifts],
-        "clean": [rungs.get((series, CLEAN, 0)) for series in results.series],
+        "clean": [by_level.get((series, CLEAN, 0)) for series in results.series],
         "rungs": [
-            [[rungs.get((series, shift, level)) for level in levels[shift]] for shift in shifts]
+            [[by_level.get((series, shift, level)) for level in levels[shift]] for shift in shifts]
             for series in results.series
         ],
     }
@@ -48,12 +48,12 @@ def _shift(results: Results, shift: str, levels: list[int]) -> dict[str, Any]:
     return {"name": shift, "kind": kind, "levels": [0, *levels], "columns": columns}
 
 
-def _levels(places: Iterable[SeriesLevel]) -> dict[str, list[int]]:
+def _levels(found: Iterable[SeriesLevel]) -> dict[str, list[int]]:
     """Return the levels of each shift that any series has, the clean one left out."""
-    found: dict[str, set[int]] = defaultdict(set)
-    for _, shift, level in places:
-        found[shift] |= {level} - {0}
-    return {shift: sorted(levels) for shift, levels in found.items()}
+    levels: dict[str, set[int]] = defaultdict(set)
+    for _, shift, level in found:
+        levels[shift] |= {level} - {0}
+    return {shift: sorted(present) for shift, present in levels.items()}
 
 
 def _level_cells(cells: polars.DataFrame) -> dict[SeriesLevel, dict[str, Any]]:
@@ -68,7 +68,7 @@ def _level_cell(part: polars.DataFrame) -> dict[str, Any]:
     counts, sums, hits = (_filled(part, name) for name in ("counts", "confidence_sum", "hits"))
     examples = counts.sum()
     known = int(part["lowest_label"].to_numpy().min()) >= 0
-    rung: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "n": int(examples),
         "accuracy": _rounded(hits.sum() / examples) if known else None,
         "confidence": _rounded(sums.sum() / examples),
@@ -78,20 +78,20 @@ def _level_cell(part: polars.DataFrame) -> dict[str, Any]:
     }
     if known:
         counts, sums, hits = (column.reshape(BINS, -1).sum(1) for column in (counts, sums, hits))
-        rung["ece"] = _rounded(numpy.abs(hits - sums).sum() / examples)
-        rung["bins"] = [
+        numbers["ece"] = _rounded(numpy.abs(hits - sums).sum() / examples)
+        numbers["bins"] = [
             [_rounded(sure / count), _rounded(right / count)] if count else None
             for count, sure, right in zip(counts, sums, hits, strict=True)
         ]
-    return rung
+    return numbers
 
 
 def _filled(part: polars.DataFrame, name: str) -> numpy.ndarray:
-    """Return a column with a place for every cell, 0 where the table has none: (CELLS,)."""
-    values = numpy.zeros(CELLS)
+    """Return a column with one entry per cell, 0 where the table has none: (cells,)."""
+    values = numpy.zeros(CONFIDENCE_CELLS)
     values[part["cell"].to_numpy()] = part[name].to_numpy()
     return values
 
 
 def _rounded(value: float) -> float:
-    return round(float(value), DIGITS)
+    return round(float(value), EXPLORER_DIGITS)

@@ -33,8 +33,12 @@ from falconcal.report.charts.distributions import (
 from falconcal.report.charts.engine import scripts
 from falconcal.report.charts.figure import CHOSEN_ON, Figure
 from falconcal.report.charts.matrix import matrix_figures
-from falconcal.report.charts.outlier_charts import FIGURES as OUTLIER_FIGURES
-from falconcal.report.charts.outlier_charts import OUTLIERS_NOTE, outlier_figures, outlier_tables
+from falconcal.report.charts.outlier_charts import (
+    OUTLIER_COLUMNS,
+    OUTLIERS_NOTE,
+    outlier_figures,
+    outlier_tables,
+)
 from falconcal.report.charts.recalibration_charts import recalibration_figures
 from falconcal.report.charts.variant_charts import variant_figures
 from falconcal.report.pages.explorer import explorer_data
@@ -123,7 +127,7 @@ def render(
         differences_note=DIFFERENCES_NOTE,
         test_tables=test_tables(evidence),
         tests_note=tests_note(evidence),
-        published=HtmlTable(*paper_cells(results.study["name"], summary)),
+        published=HtmlTable(*paper_cells(results, summary)),
         published_note=PUBLISHED_NOTE,
         selection=HtmlTable(*summary_cells(summary, SELECTION)),
         selection_note=SELECTION_NOTE,
@@ -135,7 +139,7 @@ def render(
         outlier_images={name: _data_uri(file) for name, file in results.outlier_examples.items()},
         outlier_tables=outlier_tables(results, evidence),
         outliers_note=OUTLIERS_NOTE,
-        outlier_columns=OUTLIER_FIGURES,
+        outlier_columns=OUTLIER_COLUMNS,
         distribution_tables=distribution_tables(results, distributions(results)),
         distribution_note=distribution_note(results),
         cost_tables=cost_tables(results, costs_of(results)),

@@ -1,6 +1,5 @@
 """The page of one set of predictions: ``score.html``, ``metrics.json`` and the figures as SVG."""
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,13 +7,13 @@ import falconcal
 from falconcal.errors import UserError, described, readable
 from falconcal.evaluation.assessment import MOST_CLASSWISE, Assessment, MetricValue
 from falconcal.io.atomic import as_path, obstacle, write_bytes
-from falconcal.metrics import BINS, CLASS_METRICS, METRICS
+from falconcal.metrics import BINS, METRICS
 from falconcal.report.charts.engine import DrawingError, not_drawn
 from falconcal.report.charts.figure import Figure, drawn
 from falconcal.report.charts.score_charts import bins_words, reliability_table, score_figures
 from falconcal.report.pages.report_page import HtmlTable, render_template
 
-NOTHING = "-"
+NO_INTERVAL = "-"
 MOST_CLASSES = 50  # named on the page
 MOST_ROWS = 50  # of groups on the page; metrics.json has all
 
@@ -22,10 +21,29 @@ MOST_ROWS = 50  # of groups on the page; metrics.json has all
 def write_score_page(
     found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
 ) -> Path:
-    """Write metrics.json, figures/*.svg and score.html into a folder; return the page.
+    """Write ``metrics.json``, ``figures/*.svg`` and ``score.html`` of one set of predictions.
 
     The numbers are written before anything is drawn; a drawing that fails leaves an older page and
     its figures as they were.
+
+    Args:
+        found: What ``falconcal.assess`` returned.
+        directory: The folder to write to.
+        title: The heading of the page.
+        classes: The names of the classes, to be listed on the page.
+
+    Returns:
+        The page, ``score.html`` in the folder.
+
+    Raises:
+        UserError: If ``found`` is something else, the folder cannot be written to, or a figure
+            cannot be drawn.
+
+    Example:
+        >>> from falconcal.report import write_score_page
+        >>> write_score_page("mine.csv", "scored", title="mine")
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected what falconcal.assess found, got the text 'mine.csv'.
     """
     if not isinstance(found, Assessment):
         raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
@@ -51,7 +69,7 @@ def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequenc
         bins=bins_words(found),
         metrics=HtmlTable(["Metric", "Value", "95 % interval"], metric_rows(found)),
         notes=interval_notes(found),
-        meanings={name: _meaning(name) for name in found.metrics},
+        meanings={name: METRICS[name].summary for name in found.metrics},
         bins_table=_bins_table(found),
         groups=HtmlTable(
             ["Group", "Examples", found.group_metric, "95 % interval"], group_rows(found, MOST_ROWS)
@@ -80,9 +98,9 @@ def metric_rows(found: Assessment) -> list[list[str]]:
     parts = found.brier_parts
     for name in ("reliability", "resolution", "uncertainty", "within_bins"):
         words = f"brier, {name.replace('_', ' ')}"
-        rows.append([words, f"{getattr(parts, name):.4f}", NOTHING])
+        rows.append([words, f"{getattr(parts, name):.4f}", NO_INTERVAL])
     for coverage, share in found.accuracy_at_coverage.items():
-        rows.append([f"accuracy at coverage {coverage}", f"{share:.4f}", NOTHING])
+        rows.append([f"accuracy at coverage {coverage}", f"{share:.4f}", NO_INTERVAL])
     return rows
 
 
@@ -97,17 +115,17 @@ def group_rows(found: Assessment, most: int) -> list[list[str]]:
 
 
 def interval_notes(found: Assessment) -> list[str]:
-    """Return why some figures stand without an interval."""
+    """Return why figures may have no interval."""
     notes = [
-        "Intervals resample the examples; - is a figure that has none. Errors of calibration are "
-        "biased upwards: their interval says where the truth lies, and the value may lie above it."
+        "Intervals resample the examples; a figure with - has none. Calibration errors are biased "
+        "upwards: their interval says where the true error lies, and the value may lie above it."
     ]
     if found.bins != BINS:
-        notes.append(f"Intervals of binned errors are for {BINS} bins alone.")
+        notes.append(f"Intervals of binned errors are for {BINS} bins only.")
     if found.examples * found.classes > MOST_CLASSWISE:
         notes.append(
-            f"Above {MOST_CLASSWISE:,} probabilities class-wise ECE is given without: its "
-            "resamples would take minutes."
+            f"Above {MOST_CLASSWISE:,} probabilities class-wise ECE has no interval: its resamples "
+            "would take minutes."
         )
     return notes
 
@@ -120,13 +138,8 @@ def _unwritable(directory: Path, reason: str) -> UserError:
 
 def _words(measured: MetricValue) -> list[str]:
     if measured.low is None or measured.high is None:
-        return [f"{measured.value:.4f}", NOTHING]
+        return [f"{measured.value:.4f}", NO_INTERVAL]
     return [f"{measured.value:.4f}", f"{measured.low:.4f} to {measured.high:.4f}"]
-
-
-def _meaning(name: str) -> str:
-    metric = METRICS[name] if name in METRICS else CLASS_METRICS[name]
-    return (inspect.getdoc(metric) or "").partition("\n")[0]
 
 
 def _bins_table(found: Assessment) -> HtmlTable:

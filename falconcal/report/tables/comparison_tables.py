@@ -1,11 +1,10 @@
-"""The evidence in words: intervals under figures, pairs of methods, the paper's tests."""
+"""Tables of the evidence: intervals of figures, pairs of methods, the paper's tests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars
 
-from falconcal.evidence.groups import HIGHER_IS_BETTER
 from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
     COMPARED,
@@ -13,20 +12,21 @@ from falconcal.report.study_evidence import (
     StudyEvidence,
     least_chance,
 )
-from falconcal.report.tables.headline_columns import HEADLINE, NOTHING, Column
+from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, Column
 
 HEADINGS = {column.name: column.heading for column in HEADLINE}
+BETTER = {column.name: column.better for column in HEADLINE}
 WITHIN_CHANCE = "within chance"
 DIFFERENCES_NOTE = (
     "The first less the second, both on the same examples, with its 95 % interval; the share is "
     "the difference over the second's figure. An ECE is biased upwards: the interval says where "
-    "the difference of the true ones lies, and the difference seen may lie outside. p is the "
+    "the difference of the true errors lies, and the difference seen may lie outside. p is the "
     "two-sided p-value of the paired bootstrap, p (Holm) the same corrected for the number of "
-    f"pairs; the verdict rests on p (Holm) below {BEYOND_CHANCE} and on the side of the interval. "
-    'A p-value with "at most" is the floor of the resampling: the true one may be far smaller, and '
-    "how strong the evidence is the interval says."
+    f"pairs. A verdict needs p (Holm) below {BEYOND_CHANCE} and follows the side of the interval. "
+    'A p-value with "at most" is the smallest that the resamples can show: the true one may be far '
+    "smaller, and the interval says how strong the evidence is."
 )
-AT_MOST = "at most "  # of a p-value that the resamples cannot tell from a smaller one
+AT_MOST = "at most "  # of the smallest p-value that the resamples can show
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ def intervals_note(evidence: StudyEvidence) -> str:
     return (
         f"95 % intervals from {evidence.resamples:,} bootstrap resamples of the test examples, "
         "each drawn with all its levels and shifts, alike for every method and seed. They say how "
-        "far the mean over seeds may move with other examples; the trained models are taken as "
-        "they are."
+        "far the mean over seeds may move with other examples, for the same trained models."
     )
 
 
@@ -66,7 +65,7 @@ def tests_note(evidence: StudyEvidence) -> str:
 def interval_cells(
     evidence: StudyEvidence, columns: Iterable[Column]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of a table of intervals, one row a method."""
+    """Return the heading and the rows of a table of intervals, one row per method."""
     bounds, shown = interval_texts(evidence), [column for column in columns if _has(column)]
     found = evidence.table.filter(kind="interval")["first"].unique(maintain_order=True)
     rows = [[first, *(bounds[first, column.name] for column in shown)] for first in found]
@@ -119,9 +118,9 @@ def verdict(row: EvidenceRow) -> str:
 
 
 def first_is_better(row: EvidenceRow) -> bool:
-    """Say on which side the interval lies; the difference seen has the bias of both in it."""
+    """Return which side the interval is on; the difference seen has the bias of both in it."""
     higher = float(row["low"] or 0) + float(row["high"] or 0) > 0
-    return higher == (row["figure"] in HIGHER_IS_BETTER)
+    return higher == (BETTER[str(row["figure"])] == "higher")
 
 
 def chance(p_value: float) -> str:
@@ -129,7 +128,7 @@ def chance(p_value: float) -> str:
 
 
 def corrected_chance(row: EvidenceRow, resamples: int) -> str:
-    """Return the p-value of a difference after Holm, and say where it is the resampling's floor."""
+    """Return the p-value of a difference after Holm, marked where the resamples show no smaller."""
     floor = least_chance(resamples) * (1 + 1e-9)
     return (AT_MOST if float(row["p"] or 0) <= floor else "") + chance(float(row["p_holm"] or 0))
 
@@ -143,7 +142,7 @@ def _bounds(row: EvidenceRow, style: str = ".3f") -> str:
 
 
 def _difference_row(row: EvidenceRow, resamples: int) -> list[str]:
-    share = NOTHING if row["effect"] is None else f"{row['effect']:+.0%}"
+    share = NOT_KNOWN if row["effect"] is None else f"{row['effect']:+.0%}"
     return [
         f"{row['first']} less {row['second']}",
         f"{row['value']:+.3f}",

@@ -1,7 +1,7 @@
 """What training and measuring cost: in trainings of a plain network, in members of an ensemble.
 
-The paper counts the carbon that FALCON saves in networks of a deep ensemble, whose cost grows with
-their number. Here the members are counted in seconds that were measured.
+The paper counts the carbon that its method saves in networks of a deep ensemble, whose cost grows
+with their number. Here the members are counted in seconds that were measured.
 """
 
 from dataclasses import dataclass
@@ -11,20 +11,11 @@ import polars
 
 from falconcal.report.results import Results, StoredRun
 from falconcal.report.tables.comparison_tables import ComparisonTable
-from falconcal.report.tables.headline_columns import NOTHING
+from falconcal.report.tables.headline_columns import NOT_KNOWN
 
-PLAIN, ENSEMBLE = "dropout", "ensemble"  # the methods in which costs are counted
 MEMBERS = 5  # of a deep ensemble, as in the paper, where the study has none
-WATTS = 10  # of a busy core with its share of the machine: an assumption, and told as one
+WATTS = 10  # of a busy core with its share of the machine: an assumption, and named as one
 TRAINING, EVALUATION = "training", "evaluation"
-SCHEMA = {
-    "series": polars.String,
-    "phase": polars.String,  # training or evaluation
-    "seconds": polars.Float64,
-    "mean": polars.Float64,  # times the seconds of the plain method; over seeds
-    "low": polars.Float64,
-    "high": polars.Float64,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +26,7 @@ class Costs:
     plain: str  # the series with a cost of 1
     members: int  # of an ensemble
     member: float  # what the training of one costs, in trainings of the plain series
-    ensemble: str | None  # the series that told, if the study has one
+    ensemble: str | None  # the series of the ensemble, if the study has one
     processors: bool  # whether seconds are those of processors, else of the clock
 
 
@@ -59,7 +50,7 @@ def costs_of(results: Results) -> Costs | None:
 
 
 def cost_tables(results: Results, costs: Costs | None) -> list[ComparisonTable]:
-    """Return the table of costs, one row a method; none where nothing was recorded."""
+    """Return the table of costs, one row per method; empty where nothing was recorded."""
     if costs is None:
         return []
     heading = ["Method", "Training", f"Times {costs.plain}", "Members", "Members saved"]
@@ -86,15 +77,15 @@ def cost_note(costs: Costs) -> str:
         member = f"A member is one of the {costs.members} networks of {costs.ensemble}"
     else:
         member = (
-            f"The study has no {ENSEMBLE}: a member is taken to cost what {costs.plain} does, and "
-            f"there are {costs.members} of them, as in the paper"
+            f"The study has no ensemble: a member is taken to cost what {costs.plain} does, "
+            f"and there are {costs.members} of them, as in the paper"
         )
     return (
         f"{kind} of one training run, means over seeds, as run.json has them. {member}; saved "
-        "are those of a whole ensemble for which the training does not pay. Energy assumes "
-        f"{WATTS} W for a busy core, which nobody measured: only its ratios, those of the "
-        "seconds, are facts. Measuring is all predictions of the study, the making "
-        "of shifted inputs included, which is the same for all methods."
+        "are those members of a whole ensemble that the training does not cost. Energy assumes "
+        f"{WATTS} W for a busy core, which was not measured: only its ratios, those of the "
+        "seconds, are known. Measuring is all predictions of the study, including the making "
+        "of shifted inputs, which is the same for all methods."
     )
 
 
@@ -102,7 +93,7 @@ def _cells(
     costs: Costs, series: str, training: dict[str, float], evaluation: dict[str, float]
 ) -> list[str]:
     members = training["mean"] / costs.member
-    energy = f"{training['seconds'] * WATTS / 3600:,.2g} Wh" if costs.processors else NOTHING
+    energy = f"{training['seconds'] * WATTS / 3600:,.2g} Wh" if costs.processors else NOT_KNOWN
     return [
         series,
         f"{training['seconds']:,.1f} s",
@@ -130,7 +121,7 @@ def _relative(table: polars.DataFrame, plain: str) -> polars.DataFrame:
 
 def _plain(results: Results, table: polars.DataFrame) -> str:
     """Return the series of the plain method, else the one that is cheapest to train."""
-    found = _series_of(results, PLAIN)
+    found = results.series_of(results.roles.plain)
     if found is not None:
         return found
     training = table.filter(phase=TRAINING).group_by("series", maintain_order=True)
@@ -139,7 +130,7 @@ def _plain(results: Results, table: polars.DataFrame) -> str:
 
 def _ensemble(results: Results) -> tuple[str | None, int]:
     """Return the study's deep ensemble and its size, or none and the paper's size."""
-    series = _series_of(results, ENSEMBLE)
+    series = results.series_of(results.roles.ensemble)
     sizes = {_size(run) for run in results.runs if run.series == series}
     size = sizes.pop() if len(sizes) == 1 else None
     return (None, MEMBERS) if size is None else (series, size)
@@ -150,12 +141,8 @@ def _size(run: StoredRun) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
-def _series_of(results: Results, method: str) -> str | None:
-    return next((run.series for run in results.runs if run.key.method == method), None)
-
-
 def _processors(results: Results) -> bool:
-    """Say whether processors did the work, and one process for each run, so that they tell all."""
+    """Return whether processors did the work, in one process per run, so that they measure it."""
     return all(
         f"{TRAINING}_cpu_seconds" in run.record
         and not run.record.get("accelerator")

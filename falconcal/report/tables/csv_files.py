@@ -5,8 +5,8 @@ import polars
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.report.results import Results
 
-KEYS = ["series", "shift", "level"]
-DIGITS = 6
+LEVEL_KEYS = ["series", "shift", "level"]
+CSV_DIGITS = 6
 
 
 def rows_csv(results: Results) -> str:
@@ -23,11 +23,11 @@ def summary_csv(results: Results) -> str:
     metrics = results.rows["metric"].unique(maintain_order=True).to_list()
     value = polars.col("value").fill_nan(None)
     means = [
-        value.filter(polars.col("metric") == metric).mean().round(DIGITS).alias(metric)
+        value.filter(polars.col("metric") == metric).mean().round(CSV_DIGITS).alias(metric)
         for metric in metrics
     ]
     seeds = polars.col("seed").n_unique().alias("seeds")
-    table = results.rows.group_by(KEYS, maintain_order=True).agg(seeds, *means)
+    table = results.rows.group_by(LEVEL_KEYS, maintain_order=True).agg(seeds, *means)
     series = polars.DataFrame({"series": results.series})
     order = series.join(shifts, how="cross")
     return order.join(table, on=["series", "shift"], how="inner", maintain_order="left").write_csv()

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from falconcal.evidence.groups import HIGHER_IS_BETTER
 from falconcal.io.atomic import write_text
 from falconcal.report.charts.chart_data import MEAN
 from falconcal.report.results import Results, load_results
-from falconcal.report.tables.headline_columns import HEADLINE, NOTHING
+from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN
 from falconcal.report.tables.paper_values import NOTE, paper_cells
 from falconcal.report.tables.summary import make_summary, markdown_table, shift_rows, summary_cells
 
@@ -45,9 +44,25 @@ class PaperTable:
 
 
 def write_paper(directory: Path, results: Results | None = None) -> list[Path]:
-    """Write the tables of an output folder as LaTeX and as Markdown; return the files.
+    """Write the tables of an output folder as LaTeX and Markdown, the best of each column in bold.
 
-    ``results`` are those of several folders, where it is not the folder of one study.
+    Args:
+        directory: The folder to write to: the output folder of a study, unless ``results`` are
+            given.
+        results: Those of several folders, as ``load_comparison`` read them.
+
+    Returns:
+        The files, ``paper/tables.tex`` and ``paper/tables.md`` in the folder.
+
+    Raises:
+        UserError: If a file is missing or damaged, or runs lack shifts; the message names it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from falconcal.report import write_paper
+        >>> write_paper(Path("nowhere"))
+        Traceback (most recent call last):
+        falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
     """
     found = tables(load_results(directory) if results is None else results)
     files = {"tables.tex": map(_latex, found), "tables.md": map(_markdown, found)}
@@ -61,9 +76,9 @@ def tables(results: Results) -> list[PaperTable]:
     """Return the headline, the paper's figures beside ours, and each shift's micro ECE."""
     summary = make_summary(results)
     heading, rows = summary_cells(summary, HEADLINE)
-    title, name = results.title, str(results.study["name"])
+    title = results.title
     found = [PaperTable("headline", title, heading, rows, _best_of_columns(rows))]
-    beside = paper_cells(name, summary)
+    beside = paper_cells(results, summary)
     if beside[1]:
         found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
     shifts = shift_rows(results, (*results.tested_shifts, MEAN))
@@ -77,39 +92,37 @@ def tables(results: Results) -> list[PaperTable]:
 def _best_of_columns(rows: list[list[str]]) -> Marks:
     """Mark the best of each figure; a confidence or a time has no best."""
     marks: Marks = frozenset()
-    for place, column in enumerate(HEADLINE, start=2):  # after the method and its seeds
-        cells = {(row, place): texts[place] for row, texts in enumerate(rows)}
-        if column.name in HIGHER_IS_BETTER:
-            marks |= _best(cells, max)
-        elif column.name.endswith("ece"):
-            marks |= _best(cells, min)
+    for number, column in enumerate(HEADLINE, start=2):  # after the method and its seeds
+        cells = {(row, number): texts[number] for row, texts in enumerate(rows)}
+        if column.better is not None:
+            marks |= _best(cells, max if column.better == "higher" else min)
     return marks
 
 
 def _lowest_of_rows(rows: list[list[str]]) -> Marks:
     marks: Marks = frozenset()
     for row, (_, *texts) in enumerate(rows):
-        marks |= _best({(row, place): text for place, text in enumerate(texts, start=1)}, min)
+        marks |= _best({(row, number): text for number, text in enumerate(texts, start=1)}, min)
     return marks
 
 
 def _best(cells: dict[CellIndex, str], pick: Callable[[Iterable[float]], float]) -> Marks:
-    """Return the places of the best of several figures; one alone is not the best of anything."""
-    values = {place: number for place, text in cells.items() for number in _number(text)}
+    """Return the positions of the best of several figures; a single one is not marked."""
+    values = {cell: value for cell, text in cells.items() for value in _number(text)}
     if len(values) < 2:
         return frozenset()
     best = pick(values.values())
-    return frozenset(place for place, value in values.items() if value == best)
+    return frozenset(cell for cell, value in values.items() if value == best)
 
 
 def _number(cell: str) -> list[float]:
     """Return the mean that a cell shows, or nothing."""
-    return [] if cell == NOTHING else [float(cell.split()[0].replace(",", ""))]
+    return [] if cell == NOT_KNOWN else [float(cell.split()[0].replace(",", ""))]
 
 
 def _latex(table: PaperTable) -> str:
     body = [
-        " & ".join(_bold(_escaped(cell), (row, place) in table.best) for place, cell in numbered)
+        " & ".join(_bold(_escaped(cell), (row, number) in table.best) for number, cell in numbered)
         + r" \\"
         for row, cells in enumerate(table.rows)
         for numbered in [list(enumerate(cells))]
@@ -141,7 +154,10 @@ def _escaped(text: str) -> str:
 
 def _markdown(table: PaperTable) -> str:
     rows = [
-        [f"**{cell}**" if (row, place) in table.best else cell for place, cell in enumerate(cells)]
+        [
+            f"**{cell}**" if (row, number) in table.best else cell
+            for number, cell in enumerate(cells)
+        ]
         for row, cells in enumerate(table.rows)
     ]
     return f"{table.caption}\n\n{markdown_table(table.heading, rows)}"

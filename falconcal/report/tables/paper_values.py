@@ -13,7 +13,8 @@ from typing import Any
 import polars
 
 from falconcal.io.output_folder import DEFAULT_VARIANT
-from falconcal.report.tables.headline_columns import HEADLINE, NOTHING, Column
+from falconcal.report.results import Results
+from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, Column
 
 NOTE = (
     "The paper's figures are those printed in its tables and text (Tomani & Buettner, AAAI 2021). "
@@ -31,22 +32,28 @@ class PaperComparison:
     paper: float | None
 
 
-def pairs(study: str, summary: polars.DataFrame) -> list[PaperComparison]:
+def paper_comparisons(results: Results, summary: polars.DataFrame) -> list[PaperComparison]:
     """Return every figure that the paper has for this study, ours beside it."""
+    roles = results.roles
     ours = {row["method"]: row for row in summary.to_dicts() if row["variant"] == DEFAULT_VARIANT}
+    beside: dict[str, list[str]] = {}
+    for method in ours:
+        beside.setdefault(roles.columns.get(method, method), []).append(method)
+    figures = published(roles.paper or str(results.study["name"]))
     return [
         PaperComparison(method, column, ours.get(method, {}).get(column.name), figure)
         for column in HEADLINE
-        for method, figure in published(study).get(column.name, {}).items()
+        for paper_method, figure in figures.get(column.name, {}).items()
+        for method in beside.get(paper_method, [paper_method])
     ]
 
 
-def paper_cells(study: str, summary: polars.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of a table, a row a method; no rows where there is nothing.
+def paper_cells(results: Results, summary: polars.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of a table, one row per method; none where there is nothing.
 
     Methods come in the order of the study, then those that only the paper has.
     """
-    found = {(pair.method, pair.column.name): pair for pair in pairs(study, summary)}
+    found = {(pair.method, pair.column.name): pair for pair in paper_comparisons(results, summary)}
     columns = [column for column in HEADLINE if any(name == column.name for _, name in found)]
     methods = dict.fromkeys([*summary["method"], *(method for method, _ in found)])
     heading = ["Method"]
@@ -62,16 +69,16 @@ def paper_cells(study: str, summary: polars.DataFrame) -> tuple[list[str], list[
 
 def _texts(pair: PaperComparison | None) -> tuple[str, str]:
     if pair is None:
-        return NOTHING, NOTHING
+        return NOT_KNOWN, NOT_KNOWN
     digits = pair.column.digits
     ours, paper = (
-        NOTHING if value is None else f"{value:.{digits}f}" for value in (pair.ours, pair.paper)
+        NOT_KNOWN if value is None else f"{value:.{digits}f}" for value in (pair.ours, pair.paper)
     )
     return ours, paper
 
 
 def published(study: str) -> dict[str, dict[str, float]]:
-    """Return the paper's figures of a study by figure and method; none where it is not of it."""
+    """Return the paper's figures of one of its studies by figure and method, else nothing."""
     return dict(_figures().get(study, {}))
 
 

@@ -1,4 +1,4 @@
-"""The headline: one row a method, and the pooled calibration error of each shift.
+"""The headline: one row per method, and the pooled calibration error of each shift.
 
 A figure is made for every seed alone, then averaged over seeds with the standard deviation beside.
 Shifts that served to choose settings stand apart and enter no headline mean.
@@ -16,8 +16,7 @@ from falconcal.report.charts.distributions import (
     distribution_tables,
     distributions,
 )
-from falconcal.report.charts.outlier_charts import FIGURES as OUTLIER_FIGURES
-from falconcal.report.charts.outlier_charts import OUTLIERS_NOTE, outlier_tables
+from falconcal.report.charts.outlier_charts import OUTLIER_COLUMNS, OUTLIERS_NOTE, outlier_tables
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.comparison_tables import (
@@ -30,16 +29,16 @@ from falconcal.report.tables.comparison_tables import (
     tests_note,
 )
 from falconcal.report.tables.costs import cost_tables, costs_of
-from falconcal.report.tables.headline_columns import HEADLINE, NOTHING, SELECTION, Column
+from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, SELECTION, Column
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 
-KEYS = ["variant", "method", "series", "seed"]
+RUN_KEYS = ["variant", "method", "series", "seed"]
 DEVIATION = "_deviation"
 
 
 def make_summary(results: Results) -> polars.DataFrame:
-    """Return one row a method: means over seeds, standard deviations where seeds allow one.
+    """Return one row per method: means over seeds, standard deviations where seeds allow one.
 
     The deviation of a figure stands beside it, its name ending in ``_deviation``. It is empty for a
     single seed, as are the selection columns of a study without such shifts.
@@ -61,7 +60,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         *(_plain(note) for note in results.notes),
         markdown_table(*summary_cells(summary, HEADLINE)),
         seeds_note(summary),
-        "\n".join(f"- **{column.heading}**: {column.meaning}." for column in HEADLINE),
+        _column_meanings(HEADLINE),
         READING,
         *_beside_paper(results, summary),
         "## 95 % intervals",
@@ -73,30 +72,44 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         "## In domain and truly out of distribution",
         _plain(distribution_note(results)),
         *_tables(distribution_tables(results, distributions(results))),
+        *_outliers(results, evidence),
+        *_selection(results, summary),
     ]
-    if results.outliers:
-        parts += ["## Outliers", OUTLIERS_NOTE, *_tables(outlier_tables(results, evidence))]
-        parts.append("\n".join(f"- **{one.heading}**: {one.meaning}." for one in OUTLIER_FIGURES))
-    if results.selection_shifts:
-        parts += [
-            "## Shifts used to choose settings",
-            f"{SELECTION_NOTE} They enter no figure above.",
-            markdown_table(*summary_cells(summary, SELECTION)),
-            _shift_table(results, results.selection_shifts),
-        ]
     for table in cost_tables(results, costs_of(results)):
         parts += ["## Cost", _plain(table.note), markdown_table(table.heading, table.rows)]
     return "\n\n".join(parts) + "\n"
 
 
+def _outliers(results: Results, evidence: StudyEvidence) -> list[str]:
+    if not results.outliers:
+        return []
+    tables = _tables(outlier_tables(results, evidence))
+    return ["## Outliers", OUTLIERS_NOTE, *tables, _column_meanings(OUTLIER_COLUMNS)]
+
+
+def _selection(results: Results, summary: polars.DataFrame) -> list[str]:
+    if not results.selection_shifts:
+        return []
+    return [
+        "## Shifts used to choose settings",
+        f"{SELECTION_NOTE} They enter no figure above.",
+        markdown_table(*summary_cells(summary, SELECTION)),
+        _shift_table(results, results.selection_shifts),
+    ]
+
+
+def _column_meanings(columns: Iterable[Column]) -> str:
+    return "\n".join(f"- **{column.heading}**: {column.meaning}." for column in columns)
+
+
 SELECTION_NOTE = (
     "The methods' settings were chosen under these shifts, so these figures are no evidence of "
-    "what a method does under a shift it has not met."
+    "what a method does under other shifts."
 )
 READING = (
     "ECE, the expected calibration error, is the mean distance between confidence and accuracy "
     "over 10 bins of confidence: 0 is best. Read it beside the accuracy: a model that knows "
-    "nothing, and says so, is calibrated."
+    "nothing and has low confidence is calibrated."
 )
 
 
@@ -116,7 +129,7 @@ def seeds_note(summary: polars.DataFrame) -> str:
     """Say what stands beside a mean."""
     counts = summary["seeds"].unique().sort().to_list()
     if counts == [1]:
-        return "One seed each: no figure here says how much another seed would change it."
+        return "One seed each: how much another seed would change a figure is not known."
     runs = " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
     return f"Means over {runs} seeds, ± the standard deviation between seeds."
 
@@ -134,8 +147,8 @@ def shift_rows(results: Results, shifts: Iterable[str]) -> list[list[str]]:
 def _figures_by_seed(results: Results) -> polars.DataFrame:
     clean = results.rows.filter(polars.col("shift") == CLEAN)
     parts = [
-        clean.filter(metric="accuracy").select(*KEYS, accuracy="value"),
-        clean.filter(metric="ece").select(*KEYS, clean_ece="value"),
+        clean.filter(metric="accuracy").select(*RUN_KEYS, accuracy="value"),
+        clean.filter(metric="ece").select(*RUN_KEYS, clean_ece="value"),
         _mean_pooled(results, "micro_ece", results.tested_shifts, "mean_micro_ece"),
         _mean_pooled(results, "macro_ece", results.tested_shifts, "mean_macro_ece"),
         _last_level_confidence(results),
@@ -145,13 +158,13 @@ def _figures_by_seed(results: Results) -> polars.DataFrame:
     ]
     table = _order(results)
     for part in parts:
-        table = table.join(part, on=KEYS, how="left", maintain_order="left")
+        table = table.join(part, on=RUN_KEYS, how="left", maintain_order="left")
     return table
 
 
 def _order(results: Results) -> polars.DataFrame:
     keys = [(run.key.variant, run.key.method, run.series, run.key.seed) for run in results.runs]
-    schema = dict(zip(KEYS, [*[polars.String] * 3, polars.Int64], strict=True))
+    schema = dict(zip(RUN_KEYS, [*[polars.String] * 3, polars.Int64], strict=True))
     return polars.DataFrame(keys, schema=schema, orient="row")
 
 
@@ -163,7 +176,7 @@ def _mean_pooled(
         polars.col("level").is_null(),
         polars.col("metric") == metric,
     )
-    return pooled.group_by(KEYS).agg(polars.col("value").mean().alias(name))
+    return pooled.group_by(RUN_KEYS).agg(polars.col("value").mean().alias(name))
 
 
 def _last_level_confidence(results: Results) -> polars.DataFrame:
@@ -173,7 +186,7 @@ def _last_level_confidence(results: Results) -> polars.DataFrame:
         polars.col("metric") == "confidence",
     )
     last = at_levels.filter(polars.col("level") == polars.col("level").max().over("shift"))
-    return last.group_by(KEYS).agg(polars.col("value").mean().alias("last_level_confidence"))
+    return last.group_by(RUN_KEYS).agg(polars.col("value").mean().alias("last_level_confidence"))
 
 
 def _training_seconds(results: Results) -> polars.DataFrame:
@@ -186,16 +199,16 @@ def _training_seconds(results: Results) -> polars.DataFrame:
 def _cell(column: Column, row: dict[str, Any]) -> str:
     figures = (row[column.name], row[column.name + DEVIATION])
     known = [f"{value:,.{column.digits}f}" for value in figures if value is not None]
-    return " ± ".join(known) + column.unit if known else NOTHING
+    return " ± ".join(known) + column.unit if known else NOT_KNOWN
 
 
 def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}"
+    return NOT_KNOWN if value is None else f"{value:.3f}"
 
 
 def _beside_paper(results: Results, summary: polars.DataFrame) -> list[str]:
     """Return the paper's figures beside ours; a study that the paper does not have has none."""
-    heading, rows = paper_cells(results.study["name"], summary)
+    heading, rows = paper_cells(results, summary)
     if not rows:
         return []
     return ["## Beside the paper", markdown_table(heading, rows), PUBLISHED_NOTE]

@@ -9,17 +9,17 @@ from falconcal.report.charts.chart_data import pooled_curves
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
-from falconcal.report.tables.paper_values import pairs
+from falconcal.report.tables.paper_values import paper_comparisons
 from falconcal.report.tables.summary import DEVIATION
 
-FORMAT = 1
+SUMMARY_FORMAT = 1
 
 
 def summary_json(results: Results, summary: polars.DataFrame, evidence: StudyEvidence) -> str:
     """Return the headline figures with deviations and intervals, and every shift's micro ECE."""
     bounds = _bounds(evidence)
     content = {
-        "format": FORMAT,
+        "format": SUMMARY_FORMAT,
         "study": results.study["name"],
         "title": results.title,
         "notes": list(results.notes),
@@ -58,6 +58,6 @@ def _by_shift(results: Results) -> dict[str, dict[str, float]]:
 
 def _published(results: Results, summary: polars.DataFrame) -> dict[str, dict[str, float | None]]:
     table: dict[str, dict[str, float | None]] = {}
-    for pair in pairs(results.study["name"], summary):
+    for pair in paper_comparisons(results, summary):
         table.setdefault(pair.method, {})[pair.column.name] = pair.paper
     return table

@@ -1,4 +1,4 @@
-// What the reader chose: the methods that are lit, a shift, a level. The address carries it, so that
+// What the reader chose: highlighted ("lit") methods, a shift, a level. The address carries it, so that
 // a link keeps it.
 
 const explorer = carried("explorer-data"); // none on the page of one set of predictions
@@ -39,7 +39,7 @@ function toggle(name) {
   choose({ lit });
 }
 
-// whether what concerns these methods steps back because others are lit
+// whether these methods are dimmed because others are highlighted
 function isDim(methods) {
   return chosen.lit.size > 0 && !methods.some((name) => chosen.lit.has(name));
 }
@@ -130,7 +130,7 @@ function addRowClicks(places) {
 function makeBar() {
   const bar = made("div", { className: "bar" });
   bar.setAttribute("role", "group");
-  bar.setAttribute("aria-label", "Methods to light up");
+  bar.setAttribute("aria-label", "Methods to highlight");
   const all = made("button", { type: "button", className: "all", textContent: "all" });
   all.addEventListener("click", () => choose({ lit: new Set() }));
   bar.append(all, ...series.map((name, place) => {

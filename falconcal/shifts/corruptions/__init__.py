@@ -1,10 +1,10 @@
-"""The 19 corruptions of ImageNet-C on whole batches: one file a kind, and the table of them.
+"""The 19 corruptions of ImageNet-C on whole batches: one file per kind, and the table of them.
 
 Hendrycks & Dietterich, "Benchmarking neural network robustness to common corruptions and
 perturbations", ICLR 2019. Each is a shift whose strengths are the severities 1 to 5. Their names
-begin with ``corrupt_``, apart from the plain shifts that have other strengths.
+begin with ``corrupt_``, so that they differ from the shifts of other strengths.
 
-Adding one: write it in the file of its kind, its parameters in ``parameters.py``, and add a line
+To add one, write it in the file of its kind, its parameters in ``parameters.py``, and add a line
 to ``CORRUPTIONS``.
 """
 
@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from falconcal.data import Bounds
+from falconcal.data.images import PIXEL_BOUNDS
 from falconcal.errors import UserError
 from falconcal.shifts.corruptions.blur import (
     defocus_blur,
@@ -36,14 +36,12 @@ from falconcal.shifts.corruptions.parameters import parameters
 from falconcal.shifts.corruptions.spatter import spatter
 from falconcal.shifts.corruptions.weather import brightness, fog, frost, snow
 from falconcal.shifts.keyed_noise import KeyedNoise
-from falconcal.shifts.shift import Shift
+from falconcal.shifts.shift import RANGE_ADVICE, Shift
 
 SEVERITIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-SMALLEST = 28  # pixels
-UNIT = Bounds(0.0, 1.0)
-ADVICE = "corruptions are made for images in that range, so scale the data to it"
+SMALLEST_SIDE = 28  # pixels
 # values worked on at a time: what stays in the processor's cache is several times faster
-PIECE = 3 * 224 * 224
+VALUES_AT_ONCE = 3 * 224 * 224
 
 # (images, noise, *parameters) -> images, before they are clipped
 Corruption = Callable[..., Tensor]
@@ -84,7 +82,16 @@ KIN: dict[str, tuple[str, ...]] = {
 
 
 def corruption_shifts() -> dict[str, Shift]:
-    """Return the 19 shifts by name; images (N, 1 or 3, H, W) in [0, 1] in and out."""
+    """Return the 19 corruptions of ImageNet-C as shifts by name, with severities 1 to 5.
+
+    Returns:
+        The shifts; images (N, 1 or 3, H, W) from 0 to 1 in and out, at least 28 pixels per side.
+
+    Example:
+        >>> from falconcal.shifts import corruption_shifts
+        >>> corruption_shifts()["corrupt_fog"].summary
+        'in patchy fog (ImageNet-C, severities 1 to 5)'
+    """
     return {
         f"corrupt_{name}": Shift(
             f"corrupt_{name}",
@@ -105,21 +112,21 @@ def corrupt(images: Tensor, severity: float, noise: KeyedNoise, *, name: str) ->
     values = parameters(name, height, width)[int(severity) - 1]
     corruption, _ = CORRUPTIONS[name]
     output = torch.empty_like(images, dtype=torch.float32)
-    size = max(1, PIECE // images[0].numel())
+    size = max(1, VALUES_AT_ONCE // images[0].numel())
     for start in range(0, len(images), size):
         part = slice(start, start + size)
         own_noise = replace(noise, examples=noise.examples[part])
         piece = images[part].float()
-        UNIT.check(piece, ADVICE)
+        PIXEL_BOUNDS.check(piece, RANGE_ADVICE)
         changed = corruption(piece, own_noise, *values)
         torch.clamp(changed, 0, 1, out=output[part])
     return output.to(images.dtype)
 
 
 def check_images(images: Tensor) -> None:
-    """Refuse what is no batch of grey or colour images."""
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or min(images.shape[2:]) < SMALLEST:
+    """Refuse what is not a batch of grey or colour images."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or min(images.shape[2:]) < SMALLEST_SIDE:
         raise UserError(
-            f"expected images (N, 1 or 3 channels, height, width) of {SMALLEST} pixels or more a "
-            f"side, got shape {tuple(images.shape)}: corruptions are made for images alone."
+            f"expected images (N, 1 or 3 channels, height, width), at least {SMALLEST_SIDE} pixels "
+            f"per side, got shape {tuple(images.shape)}: corruptions are made for images only."
         )

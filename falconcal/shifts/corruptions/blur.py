@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.shifts.corruptions.smoothing import (
-    gaussian,
+    gaussian_filtered,
     gaussian_weights,
     indicator,
     padded,
@@ -19,7 +19,7 @@ ROUNDING = 1e-4  # of a grey value: what float32 loses on the way to bytes
 
 
 def gaussian_blur(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:  # noqa: ARG001
-    return gaussian(images, deviation)
+    return gaussian_filtered(images, deviation)
 
 
 def defocus_blur(images: Tensor, noise: KeyedNoise, radius: float, rim: float) -> Tensor:  # noqa: ARG001
@@ -55,17 +55,17 @@ def glass_blur(
     images: Tensor, noise: KeyedNoise, deviation: float, reach: float, rounds: float
 ) -> Tensor:
     """Return the images smoothed, their pixels taken from near by, and smoothed again."""
-    grey = (gaussian(images, deviation) * 255 + ROUNDING).floor_().div_(255)
+    grey = (gaussian_filtered(images, deviation) * 255 + ROUNDING).floor_().div_(255)
     height, width = images.shape[2:]
     sources = torch.arange(height * width, device=images.device).expand(len(images), -1)
     for number in range(int(rounds)):
         moves = noise.paired_uniform((2, height, width), stream=number).mul_(2 * reach).floor_()
-        sources = sources.gather(1, shuffle(moves.long() - int(reach), int(reach)))
+        sources = sources.gather(1, swapped_sources(moves.long() - int(reach), int(reach)))
     pixels = grey.flatten(2).gather(2, sources[:, None].expand(-1, images.shape[1], -1))
-    return gaussian(pixels.reshape(images.shape), deviation)
+    return gaussian_filtered(pixels.reshape(images.shape), deviation)
 
 
-def shuffle(moves: Tensor, reach: int) -> Tensor:
+def swapped_sources(moves: Tensor, reach: int) -> Tensor:
     """Return from which pixel each takes its value: moves (N, 2, H, W) -> (N, H * W).
 
     Pixels are visited from the last to the first, the rim apart, and each takes the value that

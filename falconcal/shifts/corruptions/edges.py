@@ -1,5 +1,8 @@
-"""Edges of grey images (Canny, "A computational approach to edge detection", IEEE Transactions on
-Pattern Analysis and Machine Intelligence 8, 1986), and how far each pixel lies from one."""
+"""Edges of grey images, and how far each pixel lies from one.
+
+Canny, "A computational approach to edge detection", IEEE Transactions on Pattern Analysis and
+Machine Intelligence 8, 1986.
+"""
 
 import math
 

@@ -15,9 +15,9 @@ from torch.nn import functional
 
 from falconcal.shifts.keyed_noise import KeyedNoise
 
-SHARES = (0.299, 0.587, 0.114)  # of red, green and blue in Y
+LUMA_SHARES = (0.299, 0.587, 0.114)  # of red, green and blue in Y
 # quantisation tables at quality 50 (T.81, annex K)
-LUMA = (
+LUMA_STEPS = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),
     (14, 13, 16, 24, 40, 57, 69, 56),
@@ -27,7 +27,7 @@ LUMA = (
     (49, 64, 78, 87, 103, 121, 120, 101),
     (72, 92, 95, 98, 112, 100, 103, 99),
 )
-CHROMA = (
+CHROMA_STEPS = (
     (17, 18, 24, 47, 99, 99, 99, 99),
     (18, 21, 26, 66, 99, 99, 99, 99),
     (24, 26, 56, 99, 99, 99, 99, 99),
@@ -59,7 +59,7 @@ def recoloured(images: Tensor, matrix: Tensor) -> Tensor:
 @lru_cache(maxsize=8)
 def _parts(device: torch.device, inverse: bool = False) -> Tensor:
     """Return the matrix from red, green and blue of white 1 to Y, Cr and Cb of 255: (3, 3)."""
-    luma = torch.tensor(SHARES, dtype=torch.float64)
+    luma = torch.tensor(LUMA_SHARES, dtype=torch.float64)
     red, _, blue = torch.eye(3, dtype=torch.float64)
     redness, blueness = (red - luma) / (2 - 2 * luma[0]), (blue - luma) / (2 - 2 * luma[2])
     matrix = 255 * torch.stack([luma, redness, blueness])
@@ -122,7 +122,7 @@ def quantised(coefficients: Tensor, steps: Tensor) -> None:
 def _steps(width: int, quality: int, device: torch.device) -> Tensor:
     """Return the steps of Y, Cr and Cb across a plane: (3, 8, W)."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
-    tables = torch.tensor([LUMA, CHROMA, CHROMA])
+    tables = torch.tensor([LUMA_STEPS, CHROMA_STEPS, CHROMA_STEPS])
     whole = ((tables * scale + 50) // 100).clamp(1, 255).float()
     return whole.repeat(1, 1, width // 8).to(device)
 

@@ -1,9 +1,10 @@
 """The published parameters of the 19 corruptions, five severities each, in one table.
 
-``LARGE`` holds those of ImageNet-C, made for 224 x 224 pixels, ``SMALL`` those of CIFAR-10-C, made
-for 32 x 32 (Hendrycks & Dietterich, "Benchmarking neural network robustness to common corruptions
-and perturbations", ICLR 2019, and the code published with it). An image takes those of the size
-that its shorter side is nearer to, as a ratio: 28 x 28 digits take CIFAR's.
+``FOR_LARGE_IMAGES`` holds those of ImageNet-C, made for 224 x 224 pixels, ``FOR_SMALL_IMAGES``
+those of CIFAR-10-C, made for 32 x 32 (Hendrycks & Dietterich, "Benchmarking neural network
+robustness to common corruptions and perturbations", ICLR 2019, and the code published with it). An
+image takes those of the size that its shorter side is nearer to, as a ratio: 28 x 28 digits take
+CIFAR's.
 """
 
 import math
@@ -22,14 +23,14 @@ MIDDLE = math.sqrt(32 * 224)  # 84.7 pixels
 
 def parameters(name: str, height: int, width: int) -> SeverityTable:
     """Return the parameters of a corruption at severities 1 to 5 for images of one size."""
-    return (SMALL if min(height, width) < MIDDLE else LARGE)[name]
+    return (FOR_SMALL_IMAGES if min(height, width) < MIDDLE else FOR_LARGE_IMAGES)[name]
 
 
 def zooms(last: float, step: float) -> SeverityParameters:
     return tuple(1 + place * step for place in range(round((last - 1) / step) + 1))
 
 
-LARGE: dict[str, SeverityTable] = {
+FOR_LARGE_IMAGES: dict[str, SeverityTable] = {
     # deviation
     "gaussian_noise": ((0.08,), (0.12,), (0.18,), (0.26,), (0.38,)),
     # photons of a white pixel
@@ -94,7 +95,7 @@ LARGE: dict[str, SeverityTable] = {
     "jpeg_compression": ((25,), (18,), (15,), (10,), (7,)),
 }
 
-SMALL: dict[str, SeverityTable] = {
+FOR_SMALL_IMAGES: dict[str, SeverityTable] = {
     "gaussian_noise": ((0.04,), (0.06,), (0.08,), (0.09,), (0.1,)),
     "shot_noise": ((500,), (250,), (100,), (75,), (50,)),
     "impulse_noise": ((0.01,), (0.02,), (0.03,), (0.05,), (0.07,)),

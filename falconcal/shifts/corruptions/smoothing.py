@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def gaussian(planes: Tensor, deviation: float, truncate: float = 4.0) -> Tensor:
+def gaussian_filtered(planes: Tensor, deviation: float, truncate: float = 4.0) -> Tensor:
     """Return the planes smoothed, edge pixels repeated outside: (N, C, H, W)."""
     radius = int(truncate * deviation + 0.5)
     if radius == 0:

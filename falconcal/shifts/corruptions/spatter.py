@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.shifts.corruptions.edges import canny, distance
-from falconcal.shifts.corruptions.smoothing import gaussian, indicator, padded, separable
+from falconcal.shifts.corruptions.smoothing import gaussian_filtered, indicator, padded, separable
 from falconcal.shifts.corruptions.weather import grey
 from falconcal.shifts.keyed_noise import KeyedNoise
 
@@ -28,9 +28,9 @@ def spatter(
 ) -> Tensor:
     """Return the images with liquid where smoothed noise is above a threshold."""
     raw = noise.paired_normal((1, *images.shape[2:])).mul_(deviation).add_(mean)
-    liquid = gaussian(raw, smoothing)  # (N, 1, H, W)
+    liquid = gaussian_filtered(raw, smoothing)  # (N, 1, H, W)
     if mud:
-        cover = gaussian(indicator(torch.gt, liquid, threshold), strength)
+        cover = gaussian_filtered(indicator(torch.gt, liquid, threshold), strength)
         cover *= indicator(torch.ge, cover, 0.8)
         return images * (1 - cover) + cover * _colour(MUD, images)
     depth = (liquid * indicator(torch.ge, liquid, threshold) * 255).clamp_(0, 255).floor_()

@@ -11,7 +11,7 @@ from falconcal.shifts.corruptions.plasma import plasma
 from falconcal.shifts.corruptions.smoothing import indicator
 from falconcal.shifts.keyed_noise import KeyedNoise
 
-LUMA = (0.299, 0.587, 0.114)  # of red, green and blue in grey
+GREY_SHARES = (0.299, 0.587, 0.114)  # of red, green and blue in grey
 
 
 def brightness(images: Tensor, noise: KeyedNoise, added: float) -> Tensor:  # noqa: ARG001
@@ -57,7 +57,9 @@ def grey(images: Tensor) -> Tensor:
     """Return the luma: (N, C, H, W) -> (N, 1, H, W)."""
     if images.shape[1] == 1:
         return images
-    red, green, blue = (images[:, place : place + 1] * share for place, share in enumerate(LUMA))
+    red, green, blue = (
+        images[:, place : place + 1] * share for place, share in enumerate(GREY_SHARES)
+    )
     return red + green + blue
 
 

@@ -10,6 +10,7 @@ from falconcal.data import Part
 from falconcal.data.locations import find_folder
 from falconcal.errors import UserError
 from falconcal.shifts.stored.stored_shift import (
+    STORED_SEVERITIES,
     StoredLevel,
     StoredShift,
     check_choice,
@@ -17,28 +18,26 @@ from falconcal.shifts.stored.stored_shift import (
     open_array,
 )
 
-SUMMARY = "CIFAR-10-C on disk, severities 1 to 5, as cifar10_c:fog"
-FOLDERS = ("CIFAR-10-C", "cifar-10-c", "cifar10_c")
-SEVERITIES = 5
+CIFAR10_C_FOLDERS = ("CIFAR-10-C", "cifar-10-c", "cifar10_c")
 
 
-def open_stored(corruption: str, path: str | None = None) -> StoredShift:
-    """Return a corruption of CIFAR-10-C as a ladder."""
-    folder = find_folder("cifar10_c", FOLDERS, path)
+def open_cifar10_c(corruption: str, path: str | None = None) -> StoredShift:
+    """Return a corruption of CIFAR-10-C."""
+    folder = find_folder("cifar10_c", CIFAR10_C_FOLDERS, path)
     found = [file.stem for file in folder.glob("*.npy") if file.stem != "labels"]
     check_choice("cifar10_c", corruption, folder, found)
     name, opened = f"cifar10_c:{corruption}", partial(_open, folder, corruption)
-    return StoredShift(name, SEVERITIES, opened, f"{corruption} (CIFAR-10-C)")
+    return StoredShift(name, STORED_SEVERITIES, opened, f"{corruption} (CIFAR-10-C)")
 
 
 def _open(folder: Path, corruption: str, level: int, data: Part) -> StoredLevel:
     file = folder / f"{corruption}.npy"
     images, labels = open_array(file), open_array(folder / "labels.npy")
-    if len(images) % SEVERITIES or len(labels) != len(images):
+    if len(images) % STORED_SEVERITIES or len(labels) != len(images):
         raise UserError(
-            f"expected equally many images of {SEVERITIES} severities in {file}, and labels of "
-            f"all in labels.npy, got {len(images)} images and {len(labels)} labels."
+            f"expected equally many images of {STORED_SEVERITIES} severities in {file}, and the "
+            f"labels of all in labels.npy, got {len(images)} images and {len(labels)} labels."
         )
-    count = len(images) // SEVERITIES
+    count = len(images) // STORED_SEVERITIES
     part = slice((level - 1) * count, level * count)
     return level_of_arrays(images[part], labels[part], data, file)

@@ -13,31 +13,32 @@ from falconcal.errors import UserError
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
 from falconcal.shifts.stored.stored_shift import (
+    STORED_SEVERITIES,
     StoredLevel,
     StoredShift,
     check_choice,
     level_of_files,
 )
 
-SUMMARY = "ImageNet-C on disk, severities 1 to 5, as imagenet_c:fog"
-FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet_c")
-SEVERITIES = 5
+IMAGENET_C_FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet_c")
 
 
-def open_stored(corruption: str, path: str | None = None) -> StoredShift:
-    """Return a corruption of ImageNet-C as a ladder."""
-    folder = find_folder("imagenet_c", FOLDERS, path)
+def open_imagenet_c(corruption: str, path: str | None = None) -> StoredShift:
+    """Return a corruption of ImageNet-C."""
+    folder = find_folder("imagenet_c", IMAGENET_C_FOLDERS, path)
     first = [*folder.glob("*/1"), *folder.glob("*/*/1")]
     found = {severity.parent.name: severity.parent for severity in first}
     check_choice("imagenet_c", corruption, folder, list(found))
     opened = partial(_open, found[corruption])
-    return StoredShift(f"imagenet_c:{corruption}", SEVERITIES, opened, f"{corruption} (ImageNet-C)")
+    return StoredShift(
+        f"imagenet_c:{corruption}", STORED_SEVERITIES, opened, f"{corruption} (ImageNet-C)"
+    )
 
 
 def _open(folder: Path, level: int, data: Part) -> StoredLevel:
     severity = folder / str(level)
     if not severity.is_dir():
-        raise UserError(f"expected the folder {severity}, found none: is the data complete?")
+        raise UserError(f"expected the folder {severity}, it is not there: is the data complete?")
     synsets = sorted(one.name for one in severity.iterdir() if one.is_dir())
     numbers = class_numbers(synsets, data.classes, severity)
     files = [
@@ -51,7 +52,7 @@ def _open(folder: Path, level: int, data: Part) -> StoredLevel:
 def class_numbers(
     synsets: Sequence[str], classes: tuple[str, ...] | None, folder: Path
 ) -> dict[str, int]:
-    """Return the number of each synset: its place among the classes, or among all in order."""
+    """Return the number of each synset: its index among the classes, or among all in order."""
     if classes is not None and set(synsets) <= set(classes):
         return {synset: classes.index(synset) for synset in synsets}
     if classes is None or len(classes) == len(synsets):

@@ -1,4 +1,4 @@
-"""MNIST-C (Mu & Gilmer, 2019): a folder a corruption, with test_images.npy and test_labels.npy.
+"""MNIST-C (Mu & Gilmer, 2019): one folder per corruption, test_images.npy and test_labels.npy.
 
 Images are bytes (10000, 28, 28, 1); there is one severity.
 """
@@ -16,14 +16,13 @@ from falconcal.shifts.stored.stored_shift import (
     open_array,
 )
 
-SUMMARY = "MNIST-C on disk, one severity, as mnist_c:fog"
-FOLDERS = ("mnist_c", "MNIST-C", "mnist-c")
+MNIST_C_FOLDERS = ("mnist_c", "MNIST-C", "mnist-c")
 IMAGES, LABELS = "test_images.npy", "test_labels.npy"
 
 
-def open_stored(corruption: str, path: str | None = None) -> StoredShift:
-    """Return a corruption of MNIST-C as a ladder of one level."""
-    folder = find_folder("mnist_c", FOLDERS, path)
+def open_mnist_c(corruption: str, path: str | None = None) -> StoredShift:
+    """Return a corruption of MNIST-C, which has one level."""
+    folder = find_folder("mnist_c", MNIST_C_FOLDERS, path)
     found = [file.parent.name for file in folder.glob(f"*/{IMAGES}")]
     check_choice("mnist_c", corruption, folder, found)
     opened = partial(_open, folder / corruption)

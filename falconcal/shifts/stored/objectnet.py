@@ -16,16 +16,18 @@ from falconcal.data.sets.objectnet import BORDER, Which, find_objectnet, labelle
 from falconcal.errors import UserError
 from falconcal.shifts.stored.stored_shift import StoredLevel, StoredShift, level_of_files
 
-SUMMARY = "ObjectNet on disk, its classes that ImageNet has; the others are outliers"
+OBJECTNET_SUMMARY = "ObjectNet on disk, its classes that ImageNet has; the others are outliers"
 
 
-def open_stored(which: str = "", path: str | None = None) -> StoredShift:
+def open_objectnet(which: str = "", path: str | None = None) -> StoredShift:
     """Return the classes that ImageNet has, or those that are one of its, as one level."""
     if which not in ("", "single"):
         raise UserError(f"objectnet has no part {which!r}: write objectnet, or objectnet:single.")
     classes: Which = "single" if which else "known"
     name = f"objectnet:{which}" if which else "objectnet"
-    return StoredShift(name, 1, partial(_open, find_objectnet(path), classes), SUMMARY, True)
+    return StoredShift(
+        name, 1, partial(_open, find_objectnet(path), classes), OBJECTNET_SUMMARY, True
+    )
 
 
 def outlier_batches(data: Part, size: int, seed: int) -> Iterator[Tensor]:  # noqa: ARG001

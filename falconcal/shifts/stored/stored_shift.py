@@ -1,4 +1,4 @@
-"""What a stored ladder is, and what its readers share."""
+"""A stored shift, and what the readers of its files share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,15 @@ from falconcal.errors import UserError
 from falconcal.io.array_files import mapped_array
 from falconcal.io.image_files import read_image
 
+STORED_SEVERITIES = 5  # of CIFAR-10-C and ImageNet-C
+
 
 @dataclass(frozen=True, eq=False)
 class StoredLevel:
-    """What lies on disk of one level: all labels, and images that are read when asked for."""
+    """One level on disk: all labels, and images that are read when they are asked for."""
 
     labels: Tensor  # (N,)
-    read: Callable[[slice], Tensor]  # of N -> (some, channels, H, W) in the range of the data
+    read: Callable[[slice], Tensor]  # a slice of N -> (K, channels, H, W) in the data's range
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -32,16 +34,37 @@ class StoredLevel:
 
 @dataclass(frozen=True)
 class StoredShift:
-    """A ladder whose levels lie on disk; level 0 is the clean data that it is compared with."""
+    """A shift whose levels are stored on disk; level 0 is the clean data it is compared with.
+
+    Args:
+        name: Its name, as ``cifar10_c:fog``.
+        severities: The number of stored levels.
+        open: Called as ``open(level, data)``; returns the level for a model of such data.
+        summary: One line for ``falconcal list shifts``.
+        own_examples: Whether the examples are other ones than the test data, so that only whole
+            sets can be compared.
+
+    Example:
+        >>> import torch, falconcal
+        >>> from falconcal.shifts import StoredShift
+        >>> from falconcal.shifts.stored.stored_shift import StoredLevel
+        >>> images, labels = torch.zeros(3, 1, 28, 28), torch.tensor([0, 1, 2])
+        >>> level = StoredLevel(labels, lambda part: images[part])
+        >>> shift = StoredShift("black", 1, lambda number, data: level)
+        >>> data = falconcal.load_dataset("digits").test
+        >>> [labels.tolist() for inputs, labels in shift.batches(1, data, size=2)]
+        [[0, 1], [2]]
+    """
 
     name: str
     severities: int
     open: Callable[[int, Part], StoredLevel]
     summary: str = ""
-    own_examples: bool = False  # other ones than the test data, so that only sets are compared
+    own_examples: bool = False
 
     @property
     def levels(self) -> range:
+        """The levels, from 0, which is the clean data."""
         return range(self.severities + 1)
 
     def level(self, level: int, data: Part) -> StoredLevel:
@@ -53,16 +76,25 @@ class StoredShift:
     def batches(
         self, level: int, data: Part, size: int = PREDICTION_BATCH_SIZE
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield batches (N, ...) and (N,) of a level, each read when its turn comes."""
+        """Yield batches of a level, each read when it is its turn.
+
+        Args:
+            level: From 1.
+            data: The clean data, whose shape, range and framing the images get.
+            size: Examples per batch.
+
+        Yields:
+            Inputs (N, ...) and labels (N,).
+        """
         stored = self.level(level, data)
         for start in range(0, len(stored), size):
             yield stored.batch(slice(start, start + size))
 
 
 def open_array(file: Path) -> numpy.ndarray:
-    """Return an array on disk, its numbers read when they are asked for."""
+    """Return an array on disk, memory-mapped."""
     if not file.is_file():
-        raise UserError(f"expected the file {file}, found none: is the folder complete?")
+        raise UserError(f"expected the file {file}, which is not there: is the folder complete?")
     return mapped_array(file)
 
 
@@ -83,7 +115,7 @@ def level_of_arrays(
     """Return arrays on disk as a level: bytes (N, H, W, channels) and labels (N,)."""
     if images.dtype != numpy.uint8 or images.ndim != 4 or len(images) != len(labels):
         raise UserError(
-            f"expected bytes (N, height, width, channels) in {file}, and a label each, got "
+            f"expected bytes (N, height, width, channels) in {file}, one label each, got "
             f"{images.dtype} {images.shape} and {len(labels)} labels."
         )
     found = (images.shape[3], *images.shape[1:3])
@@ -99,7 +131,7 @@ def level_of_arrays(
 def level_of_files(
     files: Sequence[tuple[Path, int]], data: Part, where: Path, border: int = 0
 ) -> StoredLevel:
-    """Return image files with their labels as a level; they are framed as the data's own are."""
+    """Return image files with their labels as a level, framed as the data's own are."""
     if not files:
         raise UserError(f"expected images in {where}, found none: is the data complete?")
 

@@ -1,4 +1,4 @@
-"""Who does the runs of a study: this process, or several of them on this machine."""
+"""Executors on this machine: this process, or several worker processes."""
 
 import json
 import os
@@ -26,47 +26,49 @@ from falconcal.studies.study import Study
 
 
 class Executor(Protocol):
-    """Does runs, and tells what happens to them: of each run in the end how it ended."""
+    """Does runs and sends their events; the last event of a run says how it ended."""
 
     def has_room(self) -> bool: ...
     def start(self, run: RunKey) -> None: ...
     def wait(self) -> None:
-        """Wait until something has happened to the runs that were started, and tell of it."""
+        """Wait until something has happened to the runs that were started, and send its events."""
 
 
 ExecutorFactory = Callable[[StudyContext, EventHandler], AbstractContextManager[Executor]]
 
 
 def local_executor(workers: int = 1, threads: int | None = None) -> ExecutorFactory:
-    """Return who does runs on this machine: this process, or so many of its own."""
+    """Return an executor of this machine: this process, or as many workers as given."""
     if workers < 1:
         raise UsageError(f"expected at least 1 worker, got {workers}.")
     if workers == 1:
         return in_this_process(threads)
     if distributed.is_torchelastic_launched():
-        raise UsageError("torchrun's processes do each run together: leave --workers out.")
+        raise UsageError("under torchrun all processes train each run together: remove --workers.")
     return in_processes(workers, threads)
 
 
 def in_this_process(threads: int | None = None) -> ExecutorFactory:
-    """Do one run after the other here, with so many threads; torch's own number unless given."""
+    """Do one run after the other in this process, with torch's number of threads unless given."""
 
     @contextmanager
-    def make(place: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
+    def make(context: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
         with child_processes.limited_threads(threads or torch.get_num_threads()):
-            yield InProcess(place, on_event)
+            yield InProcess(context, on_event)
 
     return make
 
 
 def in_processes(workers: int, threads: int | None = None) -> ExecutorFactory:
-    """Do runs in so many processes of this machine; its threads are shared out unless given."""
+    """Do runs in worker processes; they share the threads of the machine unless given."""
 
     @contextmanager
-    def make(place: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
-        crew = Workers(place, on_event, workers, threads or child_processes.threads_each(workers))
-        with child_processes.terminating(crew.processes):
-            yield crew
+    def make(context: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
+        executor = Workers(
+            context, on_event, workers, threads or child_processes.threads_each(workers)
+        )
+        with child_processes.terminating(executor.processes):
+            yield executor
 
     return make
 
@@ -74,8 +76,8 @@ def in_processes(workers: int, threads: int | None = None) -> ExecutorFactory:
 class InProcess:
     """This process, one run after the other."""
 
-    def __init__(self, place: StudyContext, on_event: EventHandler) -> None:
-        self.place, self.on_event = place, on_event
+    def __init__(self, context: StudyContext, on_event: EventHandler) -> None:
+        self.context, self.on_event = context, on_event
         self.run: RunKey | None = None
 
     def has_room(self) -> bool:
@@ -87,68 +89,68 @@ class InProcess:
     def wait(self) -> None:
         assert self.run is not None
         run, self.run = self.run, None
-        run_and_report(self.place, run, self.on_event)
+        run_and_report(self.context, run, self.on_event)
 
 
 class Workers:
-    """Processes of this machine, each with a line to this one, started when there is work."""
+    """Worker processes of this machine, each with a pipe to this one, started when needed."""
 
     def __init__(
-        self, place: StudyContext, on_event: EventHandler, number: int, threads: int
+        self, context: StudyContext, on_event: EventHandler, number: int, threads: int
     ) -> None:
-        self.study, self.directory = place.study, place.store.directory
+        self.study, self.directory = context.study, context.store.directory
         self.on_event, self.threads = on_event, threads
-        self.desks = [WorkerSlot(device) for device in _devices(place.study, number)]
+        self.slots = [WorkerSlot(device) for device in _devices(context.study, number)]
         self.processes: list[BaseProcess] = []
 
     def has_room(self) -> bool:
-        return any(desk.run is None for desk in self.desks)
+        return any(slot.run is None for slot in self.slots)
 
     def start(self, run: RunKey) -> None:
-        # one that has worked before has its data in memory
-        free = [desk for desk in self.desks if desk.run is None]
-        desk = next((desk for desk in free if desk.worker is not None), free[0])
-        if desk.worker is None:
-            self._staff(desk)
-        desk.begin(run)
+        # prefer a worker that has the data in memory already
+        free = [slot for slot in self.slots if slot.run is None]
+        slot = next((slot for slot in free if slot.worker is not None), free[0])
+        if slot.worker is None:
+            self._start_worker(slot)
+        slot.begin(run)
 
     def wait(self) -> None:
-        busy = {desk.line: desk for desk in self.desks if desk.run is not None}
-        for line in wait(list(busy)):
-            self._listen(busy[line])  # type: ignore[index]
+        busy = {slot.pipe: slot for slot in self.slots if slot.run is not None}
+        for pipe in wait(list(busy)):
+            self._receive(busy[pipe])  # type: ignore[index]
 
-    def _listen(self, desk: "WorkerSlot") -> None:
-        assert desk.run is not None
-        run = desk.run
+    def _receive(self, slot: "WorkerSlot") -> None:
+        assert slot.run is not None
+        run = slot.run
         try:
-            event = Event.from_bytes(desk.line.recv_bytes())
+            event = Event.from_bytes(slot.pipe.recv_bytes())
         except (EOFError, OSError):
-            event = Event(run, "lost", self._leave(desk))
+            event = Event(run, "lost", self._dismiss(slot))
         if event.kind in ENDS:
-            desk.run = None
+            slot.run = None
         self.on_event(event)
 
-    def _staff(self, desk: "WorkerSlot") -> None:
-        desk.line, there = Pipe()
-        arguments = (there, self.study, self.directory, desk.device)
-        desk.worker = child_processes.start_process(_serve, *arguments, threads=self.threads)
-        self.processes.append(desk.worker)
-        there.close()  # so that the end of the other side is heard here
+    def _start_worker(self, slot: "WorkerSlot") -> None:
+        slot.pipe, there = Pipe()
+        arguments = (there, self.study, self.directory, slot.device)
+        slot.worker = child_processes.start_process(_serve, *arguments, threads=self.threads)
+        self.processes.append(slot.worker)
+        there.close()  # so that the end of the worker closes the pipe
 
-    def _leave(self, desk: "WorkerSlot") -> str:
-        """Take leave of a worker that has ended, and return why it did."""
-        assert desk.worker is not None
-        reason = child_processes.exit_reason(desk.worker)
-        self.processes.remove(desk.worker)
-        desk.worker = None
-        desk.line.close()
+    def _dismiss(self, slot: "WorkerSlot") -> str:
+        """Remove a worker that has ended, and return why it did."""
+        assert slot.worker is not None
+        reason = child_processes.exit_reason(slot.worker)
+        self.processes.remove(slot.worker)
+        slot.worker = None
+        slot.pipe.close()
         return reason
 
 
 class WorkerSlot:
-    """The place of a worker: its process, the line to it, and the run that it is at."""
+    """A worker process, the pipe to it, and the run that it does."""
 
-    line: Connection
+    pipe: Connection
 
     def __init__(self, device: str | None) -> None:
         self.device = device
@@ -157,12 +159,12 @@ class WorkerSlot:
 
     def begin(self, run: RunKey) -> None:
         self.run = run
-        with suppress(OSError):  # it may have ended meanwhile, as will be heard
-            self.line.send_bytes(json.dumps(asdict(run)).encode())
+        with suppress(OSError):  # it may have ended; wait() will notice
+            self.pipe.send_bytes(json.dumps(asdict(run)).encode())
 
 
 def _devices(study: Study, number: int) -> list[str | None]:
-    """Return which GPU each worker sees: one after the other, or all where a run takes several."""
+    """Return which GPU each worker uses: one each in turn, or all where a run takes several."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = visible.split(",") if visible else list(map(str, range(torch.cuda.device_count())))
     if len(names) < 2 or devices_of(study) > 1:
@@ -171,28 +173,28 @@ def _devices(study: Study, number: int) -> list[str | None]:
 
 
 def devices_of(study: Study) -> int:
-    """Return how many devices a run of the study takes at most."""
+    """Return the largest number of devices that a run of the study uses."""
     methods = (innermost_method(study.method(name)) for name in study.methods)
     return max(int(getattr(method, "devices", 1)) for method in methods)
 
 
-def _serve(line: Connection, study: Study, directory: Path, device: str | None) -> None:
-    """Do the runs that the line asks for until it is closed; what is to be said goes through it."""
+def _serve(pipe: Connection, study: Study, directory: Path, device: str | None) -> None:
+    """Do the runs that come through the pipe and send their events, until it is closed."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    place = StudyContext(study, Store(directory))
+    context = StudyContext(study, Store(directory))
     while True:
         try:
-            run = RunKey(**json.loads(line.recv_bytes()))
+            run = RunKey(**json.loads(pipe.recv_bytes()))
         except EOFError:
             return
-        with telling_warnings(run, lambda event: line.send_bytes(event.to_bytes())) as on_event:
-            run_and_report(place, run, on_event)
+        with warnings_as_notes(run, lambda event: pipe.send_bytes(event.to_bytes())) as on_event:
+            run_and_report(context, run, on_event)
 
 
 @contextmanager
-def telling_warnings(run: RunKey, on_event: EventHandler) -> Iterator[EventHandler]:
-    """Pass warnings on as notes of the run: nobody reads what this process prints."""
+def warnings_as_notes(run: RunKey, on_event: EventHandler) -> Iterator[EventHandler]:
+    """Send warnings as notes of the run: the output of this process is not shown."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         on_event(Event(run, "note", f"warning: {message}"))

@@ -1,8 +1,7 @@
-"""Runs as tasks of a Ray cluster, in the extra ``ray``.
+"""The executor on a Ray cluster: one task per run. It needs the extra ``ray``.
 
 A task that sees the output folder, on this machine or through a shared file system, works in it
-and goes on from its checkpoints. Another one gets the files that it needs and sends the run back.
-What is sent between them is Ray's own business; of events, it is text.
+and resumes from its checkpoints. Any other task gets the files that it needs and returns the run.
 """
 
 import socket
@@ -25,7 +24,7 @@ from falconcal.studies.executors.local_workers import (
     Executor,
     ExecutorFactory,
     devices_of,
-    telling_warnings,
+    warnings_as_notes,
 )
 from falconcal.studies.reference import REFERENCE_RUN, find_reference
 from falconcal.studies.run import StudyContext, run_and_report, runs_of_base
@@ -33,26 +32,26 @@ from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 
 LOCAL = "local"
-CONNECT_TIMEOUT = 5.0  # seconds within which a cluster answers
-POLL = 0.5  # seconds between looks at what was told
-Files = dict[str, bytes]  # by their place in the output folder
+CONNECT_TIMEOUT = 5.0  # seconds
+RAY_POLL_SECONDS = 0.5  # between looks for new events
+Files = dict[str, bytes]  # by their path within the output folder
 
 
 def need_ray(workers: int = 1) -> None:
-    """Say what is missing, or too much, before anything begins."""
+    """Refuse ``--ray`` beside ``--workers``, and where Ray is not installed."""
     if workers != 1:
-        raise UsageError("--ray and --workers are two ways of doing the runs: leave one out.")
+        raise UsageError("--ray and --workers both say where runs are done: remove one of them.")
     if find_spec("ray") is None:
-        raise UserError("--ray needs Ray, which is in an extra: pip install 'falconcal[ray]'.")
+        raise UserError("--ray needs Ray, which is an extra: pip install 'falconcal[ray]'.")
 
 
 def on_ray(address: str, threads: int | None = None) -> ExecutorFactory:
-    """Do runs on a cluster, with so many threads and CPUs each; 1 unless given."""
+    """Do runs on a cluster; each takes as many CPUs as it has threads, 1 unless given."""
 
     @contextmanager
-    def make(place: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
-        with _connected(address), _marked(place.store.directory) as mark:
-            yield Cluster(place, on_event, threads or 1, mark)
+    def make(context: StudyContext, on_event: EventHandler) -> Iterator[Executor]:
+        with _connected(address), _marked(context.store.directory) as mark:
+            yield Cluster(context, on_event, threads or 1, mark)
 
     return make
 
@@ -69,7 +68,7 @@ def _connected(address: str) -> Iterator[None]:
         reason = str(error).rstrip(".")
         raise UserError(
             f"expected a Ray cluster at {address}, got: {reason}. Start one with ray start --head, "
-            f"or let --ray {LOCAL} start one for this command."
+            f"or use --ray {LOCAL} to start one for this command."
         ) from None
     try:
         yield
@@ -78,7 +77,7 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """See whether anybody answers, where the address is a machine's."""
+    """Open a connection to see whether the address answers, where it names a port."""
     host, colon, port = address.rpartition("://")[2].partition(":")
     if colon:
         socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
@@ -86,7 +85,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _marked(directory: Path) -> Iterator[Path]:
-    """Put a file into the folder by which a task knows whether the one it sees is the same."""
+    """Put a file into the folder, by which a task finds out whether it sees the same folder."""
     mark = directory.resolve() / f".ray-{uuid4().hex}"
     write_text(mark, "")
     try:
@@ -97,67 +96,67 @@ def _marked(directory: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a task needs to know."""
+    """What a task needs to do a run."""
 
     study: Study
     run: RunKey
-    mark: Path  # in the output folder, for those who see it
+    mark: Path  # a file in the output folder
     threads: int
-    path: list[str]  # where package.module:Name may lie
+    path: list[str]  # where to import package.module:Name from
     files: Files = field(default_factory=dict)
 
 
 class Cluster:
-    """Tasks on a cluster; all that can begin are handed over, Ray finds the room for them."""
+    """Tasks on a cluster: all runs that can start are submitted, and Ray schedules them."""
 
     def __init__(
-        self, place: StudyContext, on_event: EventHandler, threads: int, mark: Path
+        self, context: StudyContext, on_event: EventHandler, threads: int, mark: Path
     ) -> None:
         import ray
 
-        self.ray, self.place, self.on_event = ray, place, on_event
+        self.ray, self.context, self.on_event = ray, context, on_event
         self.threads, self.mark = threads, mark
-        self.mailbox = ray.remote(EventQueue).options(num_cpus=0, max_restarts=-1).remote()
+        self.queue = ray.remote(EventQueue).options(num_cpus=0, max_restarts=-1).remote()
         self.tasks: dict[Any, RunKey] = {}
-        devices = devices_of(place.study)
+        devices = devices_of(context.study)
         gpus = devices if ray.cluster_resources().get("GPU", 0) else 0
         resources = {"num_cpus": threads * devices, "num_gpus": gpus}
-        # what is lost is begun again by the schedule, which tells of it
+        # the schedule repeats lost runs itself, and reports them
         self.task = ray.remote(run_on_cluster).options(**resources, max_retries=0)
 
     def has_room(self) -> bool:
         return True
 
     def start(self, run: RunKey) -> None:
-        files = files_for(self.place, run)
-        order = RunRequest(self.place.study, run, self.mark, self.threads, sys.path, files)
-        self.tasks[self.task.remote(order, self.mailbox)] = run
+        files = files_for(self.context, run)
+        request = RunRequest(self.context.study, run, self.mark, self.threads, sys.path, files)
+        self.tasks[self.task.remote(request, self.queue)] = run
 
     def wait(self) -> None:
-        ended, _ = self.ray.wait(list(self.tasks), timeout=POLL)
-        with suppress(self.ray.exceptions.RayActorError):  # gone with its machine, begun again
-            for message in self.ray.get(self.mailbox.take.remote()):
+        ended, _ = self.ray.wait(list(self.tasks), timeout=RAY_POLL_SECONDS)
+        with suppress(self.ray.exceptions.RayActorError):  # lost with its machine, restarted by Ray
+            for message in self.ray.get(self.queue.take.remote()):
                 self.on_event(Event.from_bytes(message))
         for task in ended:
             self.on_event(self._outcome(task, self.tasks.pop(task)))
 
     def _outcome(self, task: Any, run: RunKey) -> Event:
-        """Return how a task ended, when what it sent is in the folder."""
+        """Store the files that a task returned, and return its last event."""
         errors = self.ray.exceptions
         try:
             last, files = self.ray.get(task)
-        except errors.RayTaskError as error:  # ours tell of their own failures
+        except errors.RayTaskError as error:  # our own function reports its failures as events
             return Event(
-                run, "failed", f"the task could not begin: {error.cause}", trace=str(error)
+                run, "failed", f"the task could not start: {error.cause}", trace=str(error)
             )
         except errors.RayError as error:
             return Event(run, "lost", f"its worker was lost ({type(error).__name__})")
-        put_files(self.place.store, run, files)
+        put_files(self.context.store, run, files)
         return Event.from_bytes(last)
 
 
 class EventQueue:
-    """An actor that keeps what tasks tell until it is fetched."""
+    """A Ray actor that holds the events of tasks until they are fetched."""
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []
@@ -171,10 +170,10 @@ class EventQueue:
 
 
 class EventSender:
-    """Sends events to the mailbox; the last one is what the task returns."""
+    """Sends events to the queue, except the last one, which the task returns."""
 
-    def __init__(self, mailbox: Any) -> None:
-        self.mailbox = mailbox
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
         self.sent: list[Any] = []
         self.end = b""
 
@@ -182,10 +181,10 @@ class EventSender:
         if event.kind in ENDS:
             self.end = event.to_bytes()
         else:
-            self.sent = [self.mailbox.put.remote(event.to_bytes())]
+            self.sent = [self.queue.put.remote(event.to_bytes())]
 
     def last(self) -> bytes:
-        """Return how the run ended, when all that came before it has arrived."""
+        """Return the last event once all events before it have arrived."""
         import ray
 
         with suppress(ray.exceptions.RayError):
@@ -193,41 +192,43 @@ class EventSender:
         return self.end
 
 
-def run_on_cluster(order: RunRequest, mailbox: Any) -> tuple[bytes, Files]:
-    """Do a run on a machine of the cluster; return the last event, and the run if not seen here."""
-    sys.path.extend(folder for folder in order.path if folder not in sys.path)
-    seen, on_event = order.mark.exists(), EventSender(mailbox)
-    shared = nullcontext(order.mark.parent) if seen else TemporaryDirectory()
-    with shared as folder, child_processes.limited_threads(order.threads):
-        place = StudyContext(order.study, Store(Path(folder)))
-        for name, content in order.files.items() if not seen else ():
-            write_bytes(place.store.directory / name, content)
-        with telling_warnings(order.run, on_event):
-            run_and_report(place, order.run, on_event)
-        return on_event.last(), {} if seen else files_of(place, order.run)
+def run_on_cluster(request: RunRequest, queue: Any) -> tuple[bytes, Files]:
+    """Do a run on the cluster; return the last event, and the run's files if not in the folder."""
+    sys.path.extend(folder for folder in request.path if folder not in sys.path)
+    seen, on_event = request.mark.exists(), EventSender(queue)
+    shared = nullcontext(request.mark.parent) if seen else TemporaryDirectory()
+    with shared as folder, child_processes.limited_threads(request.threads):
+        context = StudyContext(request.study, Store(Path(folder)))
+        for name, content in request.files.items() if not seen else ():
+            write_bytes(context.store.directory / name, content)
+        with warnings_as_notes(request.run, on_event):
+            run_and_report(context, request.run, on_event)
+        return on_event.last(), {} if seen else files_of(context, request.run)
 
 
-def files_for(place: StudyContext, run: RunKey) -> Files:
-    """Return what a run reads of the folder: the reference, and the run that it calibrates."""
-    directory = place.store.directory
-    reference = find_reference(place.study, place.store)
+def files_for(context: StudyContext, run: RunKey) -> Files:
+    """Return the files that a run reads: the reference, and the run that it calibrates."""
+    study, directory = context.study, context.store.directory
+    reference = find_reference(study, context.store)
     paths = [] if reference is None else [reference]
     if run != REFERENCE_RUN:
-        for base in filter(place.store.complete, runs_of_base(place.study, run, place.method(run))):
+        for base in filter(
+            context.store.complete, runs_of_base(context.study, run, context.method(run))
+        ):
             paths += [base.folder(directory) / name for name in RUN_FILES]
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
-def files_of(place: StudyContext, run: RunKey) -> Files:
-    """Return the files that a run has left, none where it failed."""
-    directory = place.store.directory
-    own = find_reference(place.study, place.store) if run == REFERENCE_RUN else None
+def files_of(context: StudyContext, run: RunKey) -> Files:
+    """Return the files that a run has written, none if it failed."""
+    directory = context.store.directory
+    own = find_reference(context.study, context.store) if run == REFERENCE_RUN else None
     paths = [own] if own is not None else sorted(run.folder(directory).glob("*"))
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
 def put_files(store: Store, run: RunKey, files: Files) -> None:
-    """Put the files of a run from elsewhere into the folder, whole or not at all."""
+    """Write the files that a task returned into the folder, all of them or none."""
     if run == REFERENCE_RUN:
         for name, content in files.items():
             write_bytes(store.directory / name, content)

@@ -1,8 +1,8 @@
-"""Tuning: settings of a method chosen on validation data alone, every trial kept.
+"""Tuning: choose the settings of a method on validation data alone, and keep every trial.
 
-A trial trains a method with some settings under a small budget and is judged by the criterion of
-``falconcal.training.selection``. Optuna, in the extra ``tune``, keeps the trials for any number of
-workers; what can be known without it stands in ``budget``, ``choice``, ``target`` and ``spaces``.
+A trial trains a method at one point of the search space under a small budget; the criterion of
+``falconcal.training.selection`` judges it. Optuna, in the extra ``tune``, stores the trials for any
+number of workers; ``budget``, ``choice``, ``target`` and ``spaces`` work without it.
 """
 
 from importlib.util import find_spec
@@ -11,8 +11,8 @@ from falconcal.errors import UserError
 
 
 def need_optuna() -> None:
-    """Say what is missing before anything is imported that needs it."""
+    """Raise an error that names the extra where Optuna is not installed."""
     if find_spec("optuna") is None:
         raise UserError(
-            "falconcal tune needs Optuna, which is in an extra: pip install 'falconcal[tune]'."
+            "falconcal tune needs Optuna, which is an extra: pip install 'falconcal[tune]'."
         )

@@ -1,4 +1,4 @@
-"""What a trial may cost: the table ``[tuning]`` of a study."""
+"""The budget of a trial: the table ``[tuning]`` of a study."""
 
 import dataclasses
 from typing import Any, Literal
@@ -9,24 +9,29 @@ from falconcal.data.part import epoch_order
 from falconcal.data.subsets import select
 from falconcal.errors import UsageError
 
-SUBSET_SEED = 0  # every method, worker and seed sees the same examples
+SUBSET_SEED = 0  # every method, worker and seed gets the same examples
 
 
 @settings
 class Tuning:
-    """The budget of a trial, which no run shares, and how points are chosen."""
+    """The budget of a trial, which does not apply to runs, and how points are chosen."""
 
-    epochs: Count | None = None  # the method's own unless given
-    examples: Count | None = None  # of the training data; all unless given
+    epochs: Count | None = None
+    """Epochs of a trial; None takes the method's own setting."""
+    examples: Count | None = None
+    """Training examples of a trial; None takes all."""
     validation_examples: Count | None = None
-    test_examples: Count | None = None  # where trials are scored on test data too
-    samples: Count | None = None  # of methods that draw them for a prediction
-    # random: points drawn beforehand, none twice. tpe: Optuna's, which looks at earlier trials
+    """Validation examples that judge a trial; None takes all."""
+    test_examples: Count | None = None
+    """Test examples, where trials are scored on test data too; None takes all."""
+    samples: Count | None = None
+    """Samples per prediction, of methods that draw samples; None takes the method's own setting."""
     sampler: Literal["random", "tpe"] = "random"
+    """random: points drawn beforehand, each at most once; tpe: Optuna chooses by earlier trials."""
 
 
 def read_tuning(values: dict[str, Any]) -> Tuning:
-    """Return the table as settings; a mistake is named by the table."""
+    """Return the table as settings; an error names the table."""
     try:
         return Tuning(**values)
     except UsageError as error:
@@ -34,7 +39,7 @@ def read_tuning(values: dict[str, Any]) -> Tuning:
 
 
 def budgeted(dataset: Dataset, tuning: Tuning) -> Dataset:
-    """Return a dataset cut down to the budget."""
+    """Return a dataset with as many examples per part as the budget allows."""
     return dataclasses.replace(
         dataset,
         train=sample_for_trial(dataset.train, tuning.examples),
@@ -44,7 +49,7 @@ def budgeted(dataset: Dataset, tuning: Tuning) -> Dataset:
 
 
 def sample_for_trial(part: Part, count: int | None) -> Part:
-    """Return so many examples, drawn once and for all, or all of them."""
+    """Return ``count`` examples, always the same ones; all of them where it is None."""
     if count is None or count >= len(part):
         return part
     return select(part, epoch_order(len(part), SUBSET_SEED, 0)[:count])

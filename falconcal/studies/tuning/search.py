@@ -1,4 +1,4 @@
-"""The search: reference, plan, workers, and what is chosen in the end."""
+"""The search: train the reference, plan the trials, let workers do them, choose the best."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from falconcal.studies import Study
 from falconcal.studies.building import load_study_dataset
 from falconcal.studies.reference import load_reference
 from falconcal.studies.store import Store
-from falconcal.studies.study import REFERENCE
+from falconcal.studies.study import REFERENCE_METHOD
 from falconcal.studies.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.studies.tuning.choice import write_best
 from falconcal.studies.tuning.spaces import (
@@ -37,14 +37,14 @@ from falconcal.studies.tuning.trial import TrialContext, run_trial, trial_method
 from falconcal.studies.tuning.trial_store import TrialStore, check_storage
 from falconcal.training.selection import shifted_validation
 
-STARTUP = 4  # trials that end before any is pruned
-POLL = 1.0  # seconds between looks at what the workers have done
+STARTUP_TRIALS = 4  # that must end before any is pruned
+WORKER_POLL_SECONDS = 1.0
 TrialCallback = Callable[[TrialRow], None]
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, where it is kept, and how."""
+    """A search as the command asks for it: of which method, how many trials, stored where."""
 
     study: Study
     method: str
@@ -60,26 +60,26 @@ class Search:
         return read_tuning(self.study.tuning)
 
     @property
-    def place(self) -> TuningTarget:
+    def target(self) -> TuningTarget:
         return find_target(self.study, self.method)
 
     @property
     def space(self) -> Space:
-        return find_space(self.study, self.place)
+        return find_space(self.study, self.target)
 
     def plan(self) -> Iterator[Point]:
-        """Give the points of the trials; where Optuna samples, an empty one for each it chooses."""
-        planned = points(self.space, study_point(self.place, self.space), self.seed)
+        """Return the points of the trials, an empty one for each that Optuna will choose."""
+        planned = points(self.space, study_point(self.target, self.space), self.seed)
         if self.tuning.sampler == "random":
             return islice(planned, self.trials)
         return islice((*islice(planned, 1), *repeat({}, self.trials)), self.trials)
 
     def identity(self) -> dict[str, Any]:
-        """Return what all trials of a folder share."""
-        places = {find_target(self.study, name).name for name in self.study.methods}
-        spaces = {name: find_space(self.study, find_target(self.study, name)) for name in places}
-        # a trial judges by its budget's examples
-        study = replace(self.study.variant(DEFAULT_VARIANT), judging_examples=None)
+        """Return the settings that all trials of a folder share."""
+        names = {find_target(self.study, name).name for name in self.study.methods}
+        spaces = {name: find_space(self.study, find_target(self.study, name)) for name in names}
+        # the budget says how many examples judge a trial
+        study = replace(self.study.variant(DEFAULT_VARIANT), selection_examples=None)
         return {
             **study.resolved(),
             "tuning": {**as_dict(self.tuning), "seed": self.seed},
@@ -90,71 +90,73 @@ class Search:
         }
 
 
-def tune(search: Search, workers: int = 1, told: TrialCallback = lambda _: None) -> list[TrialRow]:
-    """Do what is left of the trials, write the best settings, and return the rows of all trials.
+def tune(
+    search: Search, workers: int = 1, on_trial: TrialCallback = lambda _: None
+) -> list[TrialRow]:
+    """Do the trials that are left, write the best settings, and return the rows of all trials.
 
-    ``told`` is called with the row of every trial of the method that ends meanwhile.
+    ``on_trial`` is called with the row of each trial of the method that ends meanwhile.
     """
-    check(search, workers)
+    check_request(search, workers)
     store = Store(search.directory)
-    store.check(search.identity())  # before anything is written, and again when it is held
+    store.check(search.identity())  # before anything is written, and again under the lock
     dataset = budgeted(load_study_dataset(search.study), search.tuning)
     with child_processes.limited_threads(1), store.opened(search.identity(), wait=-1):
-        bench = make_bench(search, dataset)
-        ledger = TrialStore(search.directory, search.storage, search.study.name)
-        trials = _trials(search, ledger)
-        ledger.plan_again(trials)
-        ledger.plan(trials, search.plan())
-    news = TrialNotifier(ledger, search.place.name, told)
+        context = make_context(search, dataset)
+        trial_store = TrialStore(search.directory, search.storage, search.study.name)
+        trials = _trials(search, trial_store)
+        trial_store.requeue_lost(trials)
+        trial_store.plan(trials, search.plan())
+    notify = TrialNotifier(trial_store, search.target.name, on_trial)
     try:
         if workers == 1:
-            _work(search, bench, ledger, news)
+            _work(search, context, trial_store, notify)
         else:
-            del bench  # each worker makes its own
-            _work_in_processes(search, ledger, workers, news)
-        return _conclude(search, ledger)
+            del context  # each worker builds its own
+            _work_in_processes(search, trial_store, workers, notify)
+        return _conclude(search, trial_store)
     finally:
-        ledger.close()
+        trial_store.close()
 
 
-def _conclude(search: Search, ledger: TrialStore) -> list[TrialRow]:
-    """Write down all trials, and of every method the best one."""
-    with ledger.lock:  # another command may end at the same time with fewer
-        ledger.write_rows()
-        rows = ledger.rows()
-        # the study may have lost a method since: its trials stay, but nothing could take its best
+def _conclude(search: Search, trial_store: TrialStore) -> list[TrialRow]:
+    """Write the rows of all trials, and the best settings of each method."""
+    with trial_store.lock:  # another command with fewer trials may end at the same time
+        trial_store.write_rows()
+        rows = trial_store.rows()
+        # trials of a method that has left the study stay, but no run could use its settings
         known = [row for row in rows if row["method"] in search.study.methods]
-        places = {row["method"]: find_target(search.study, row["method"]) for row in known}
-        write_best(search.directory, search.study.name, known, places)
+        targets = {row["method"]: find_target(search.study, row["method"]) for row in known}
+        write_best(search.directory, search.study.name, known, targets)
     return rows
 
 
-def check(search: Search, workers: int) -> None:
-    """Refuse what cannot be searched before anything is made."""
+def check_request(search: Search, workers: int) -> None:
+    """Refuse a search that cannot be done, before anything is written."""
     if search.trials < 1 or workers < 1 or search.seed < 0:
         raise UsageError(
-            f"expected at least 1 trial, 1 worker and a seed from 0 on, got {search.trials}, "
+            f"expected at least 1 trial, 1 worker and a seed of 0 or more, got {search.trials}, "
             f"{workers} and {search.seed}."
         )
-    if REFERENCE not in search.study.methods:
+    if REFERENCE_METHOD not in search.study.methods:
         raise UsageError(
-            f"tuning needs the method {REFERENCE} in the study, whose model perturbs the "
-            "validation data for all methods alike."
+            f"tuning needs the method {REFERENCE_METHOD} in the study: its model perturbs the "
+            "validation data for all methods."
         )
     _ = search.tuning, search.space
     check_search(search.study)
     check_storage(search.storage)
 
 
-def make_bench(search: Search, dataset: Dataset) -> TrialContext:
-    """Return what trials share; the reference model is trained once a folder, and kept there."""
+def make_context(search: Search, dataset: Dataset) -> TrialContext:
+    """Return what trials share; the reference model is trained once per folder and stored there."""
     study = search.study
     reference = _reference(search, dataset)
-    shifts = study.found(study.selection_shifts)
+    shifts = study.find_computed(study.selection_shifts)
     validation = shifted_validation(dataset.validation, reference, shifts)
     return TrialContext(
         study=study,
-        place=search.place,
+        target=search.target,
         space=search.space,
         tuning=search.tuning,
         seed=search.seed,
@@ -165,78 +167,82 @@ def make_bench(search: Search, dataset: Dataset) -> TrialContext:
 
 
 def _reference(search: Search, dataset: Dataset) -> nn.Module:
-    """Return the study's dropout model of seed 0, its last epoch, under the budget of a trial."""
-    method = trial_method(search.study.method(REFERENCE), search.tuning, 0, {}, kept="last")
+    """Return the study's dropout model, seed 0, last epoch, trained with the budget of a trial."""
+    method = trial_method(search.study.method(REFERENCE_METHOD), search.tuning, 0, {}, kept="last")
     store = Store(search.directory)
     reference = load_reference(search.study, store, dataset, method)
     store.tidy()
     return reference
 
 
-def _trials(search: Search, ledger: TrialStore) -> optuna.Study:
-    """Return the Optuna study of the method, with what decides on a trial's early end."""
-    epochs = search.tuning.epochs or int(getattr(search.place.method, "epochs", 1))
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=-(-epochs // 2))
-    return ledger.trials_of(search.place.name, pruner if search.prune else None)
+def _trials(search: Search, trial_store: TrialStore) -> optuna.Study:
+    """Return the Optuna study of the method, with the pruner that may end trials early."""
+    epochs = search.tuning.epochs or int(getattr(search.target.method, "epochs", 1))
+    pruner = optuna.pruners.MedianPruner(
+        n_startup_trials=STARTUP_TRIALS, n_warmup_steps=-(-epochs // 2)
+    )
+    return trial_store.trials_of(search.target.name, pruner if search.prune else None)
 
 
 def _work(
-    search: Search, bench: TrialContext, ledger: TrialStore, after: Callable[[], None]
+    search: Search, context: TrialContext, trial_store: TrialStore, after: Callable[[], None]
 ) -> None:
-    """Do trials one after another until none waits."""
-    trials = _trials(search, ledger)
-    # one thread, as every worker has: the figures are then the same
-    with child_processes.limited_threads(1), ledger.working():
-        while (trial := ledger.claim(trials, search.seed)) is not None:
-            run_trial(bench, trials, trial)
-            ledger.write_rows()
+    """Do trials one after the other until none waits."""
+    trials = _trials(search, trial_store)
+    # one thread, as in every worker process: the results are then the same
+    with child_processes.limited_threads(1), trial_store.working():
+        while (trial := trial_store.claim(trials, search.seed)) is not None:
+            run_trial(context, trials, trial)
+            trial_store.write_rows()
             after()
 
 
-def _work_elsewhere(search: Search) -> None:
-    """Do trials in a process of its own."""
-    ledger = TrialStore(search.directory, search.storage, search.study.name)
+def _work_in_child(search: Search) -> None:
+    """Do trials in a child process."""
+    trial_store = TrialStore(search.directory, search.storage, search.study.name)
     dataset = budgeted(load_study_dataset(search.study), search.tuning)
-    _work(search, make_bench(search, dataset), ledger, lambda: None)
-    ledger.close()
+    _work(search, make_context(search, dataset), trial_store, lambda: None)
+    trial_store.close()
 
 
 def _work_in_processes(
-    search: Search, ledger: TrialStore, workers: int, news: "TrialNotifier"
+    search: Search, trial_store: TrialStore, workers: int, notify: "TrialNotifier"
 ) -> None:
-    """Do trials in processes; what one leaves that dies is taken up by new ones."""
-    trials = _trials(search, ledger)
-    while waiting := ledger.waiting(trials):
+    """Do trials in child processes; new ones do the trial of a process that died."""
+    trials = _trials(search, trial_store)
+    while waiting := trial_store.waiting(trials):
         _watch(
             [
-                child_processes.start_process(_work_elsewhere, search)
+                child_processes.start_process(_work_in_child, search)
                 for _ in range(min(workers, waiting))
             ],
-            news,
+            notify,
         )
-        ledger.plan_again(trials)
-        ledger.write_rows()
-        if ledger.waiting(trials) == waiting:
-            raise UserError("every worker ended before a trial did: see their messages above.")
+        trial_store.requeue_lost(trials)
+        trial_store.write_rows()
+        if trial_store.waiting(trials) == waiting:
+            raise UserError(
+                "all workers ended before they finished a trial: see their messages above."
+            )
 
 
-def _watch(processes: list[BaseProcess], news: "TrialNotifier") -> None:
-    """Wait for processes and pass on what they do; whatever happens here, none is left behind."""
+def _watch(processes: list[BaseProcess], notify: "TrialNotifier") -> None:
+    """Wait for processes and report the trials that end; terminate the processes on any error."""
     with child_processes.terminating(processes):
         while any(process.is_alive() for process in processes):
-            time.sleep(POLL)
-            news()
+            time.sleep(WORKER_POLL_SECONDS)
+            notify()
 
 
 class TrialNotifier:
-    """Tells of every trial that ended since it was last asked."""
+    """Reports each trial that has ended since the last call."""
 
-    def __init__(self, ledger: TrialStore, method: str, told: TrialCallback) -> None:
-        self.ledger, self.method, self.told = ledger, method, told
-        self.known = len(ledger.ended(method))
+    def __init__(self, trial_store: TrialStore, method: str, on_trial: TrialCallback) -> None:
+        self.trial_store, self.method, self.on_trial = trial_store, method, on_trial
+        self.known = len(trial_store.ended(method))
 
     def __call__(self) -> None:
-        rows = self.ledger.ended(self.method)
+        rows = self.trial_store.ended(self.method)
         for row in rows[self.known :]:
-            self.told(row)
+            self.on_trial(row)
         self.known = len(rows)

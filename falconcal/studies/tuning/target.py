@@ -1,7 +1,7 @@
-"""Whose settings are tuned: a method's own, or those of the one that trains inside it.
+"""Which settings are tuned: a method's own, or those of the method that trains inside it.
 
-An ensemble and a recalibrator are tuned through their member: its settings are searched, and it
-alone is trained and judged in a trial.
+An ensemble or a calibrator is tuned through its base: the settings of the base are searched, and a
+trial trains and judges only the base.
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from falconcal.studies import Study
 
 @dataclass(frozen=True)
 class TuningTarget:
-    """Where settings stand in a study: under a name, and so many bases deep."""
+    """The method that is tuned: under which name of the study, and how many bases deep."""
 
     name: str
     depth: int
     method: Method  # the one that trains, with the study's own settings
 
     def table(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return what stands under the name: the settings, in tables ``base`` where deep.
+        """Return the table of the study that holds these settings, nested in ``base`` where deep.
 
-        With them the epoch that is kept, since every trial keeps the best.
+        It also says which epoch is kept, because every trial keeps the best one.
         """
         table = {**settings, "keep": "best"} if hasattr(self.method, "keep") else settings
         if self.depth > 0:
@@ -35,7 +35,7 @@ class TuningTarget:
 
 
 def find_target(study: Study, name: str) -> TuningTarget:
-    """Return where the settings stand that a method of the study is tuned through."""
+    """Return what is tuned when a method of the study is: itself, or its base."""
     if name not in study.methods:
         raise unknown_name_error(f"method of the study {study.name}", name, study.methods)
     values: Any = study.methods[name]
@@ -44,6 +44,6 @@ def find_target(study: Study, name: str) -> TuningTarget:
     while (inner := getattr(method, "base", None)) is not None:
         base = values.get("base", {})
         if isinstance(base, str):
-            return find_target(study, base)  # a method of the study by itself
+            return find_target(study, base)  # another method of the study
         values, method, depth = base, inner, depth + 1
     return TuningTarget(name, depth, innermost_method(method))

@@ -1,4 +1,4 @@
-"""One trial: train with the settings of a point, judge on validation data, keep what was found."""
+"""One trial: train with the settings of a point, judge on validation data, store the outcome."""
 
 import time
 import warnings
@@ -13,6 +13,7 @@ from optuna.trial import Trial, TrialState
 from torch import nn
 
 from falconcal.core.method import Method, with_seed
+from falconcal.core.settings import renamed_settings
 from falconcal.core.trust import PERSON, Trust
 from falconcal.data import Dataset
 from falconcal.evaluation.under_shift import CLEAN, evaluate
@@ -23,32 +24,32 @@ from falconcal.studies.building import train_method
 from falconcal.studies.tuning.budget import Tuning
 from falconcal.studies.tuning.spaces import Point, Space, study_point
 from falconcal.studies.tuning.target import TuningTarget
-from falconcal.studies.tuning.trial_store import keep
+from falconcal.studies.tuning.trial_store import store_outcome
 from falconcal.training import CollapseWarning, EpochRecord, on_epoch
 from falconcal.training.selection import ShiftedValidation, validation_criterion
 
 
 @dataclass(frozen=True, eq=False)
 class TrialContext:
-    """What every trial of a method shares."""
+    """What all trials of a method share."""
 
     study: Study
-    place: TuningTarget
+    target: TuningTarget
     space: Space
     tuning: Tuning
     seed: int
-    dataset: Dataset  # cut down to the budget
+    dataset: Dataset  # with the examples that the budget allows
     validation: ShiftedValidation
     also_score_test: bool = False
 
     def point(self, trial: Trial) -> Point:
-        own = study_point(self.place, self.space)
+        own = study_point(self.target, self.space)
         return {name: values.suggest(trial, name, own[name]) for name, values in self.space.items()}
 
     def method(self, point: Point) -> Method:
-        """Return the method with a point's settings under the budget of a trial."""
+        """Return the method with the settings of a point and the budget of a trial."""
         return trial_method(
-            self.place.method, self.tuning, self.seed, point, trust=self.study.trust
+            self.target.method, self.tuning, self.seed, point, trust=self.study.trust
         )
 
 
@@ -60,56 +61,57 @@ def trial_method(
     kept: str = "best",
     trust: Trust = PERSON,
 ) -> Method:
-    """Return a method as a trial trains it."""
-    values = {**plain_settings(method), **point}
+    """Return a method with the settings of a point, the budget and the seed of a trial."""
+    values = plain_settings(method)
+    values |= renamed_settings(values, point)
     budget = {
         "epochs": tuning.epochs or values.get("epochs"),
         "samples": tuning.samples or values.get("samples"),
         "keep": kept,
     }
     if kept == "last":
-        budget["patience"] = None  # which would choose an epoch too
+        budget["patience"] = None  # it would choose an epoch too
     values.update({name: value for name, value in budget.items() if name in values})
     return with_seed(make_method(values, trust), seed)
 
 
-def run_trial(bench: TrialContext, trials: optuna.Study, trial: Trial) -> None:
-    """Do a trial and tell Optuna how it ended; whatever goes wrong in it is kept as its reason."""
-    point = bench.point(trial)
-    fixed = {"settings": point, "seed": bench.seed}
-    required = bench.validation.required_accuracy
-    watcher, started, busy = (
+def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None:
+    """Do a trial and report its end to Optuna; an error is stored as the reason of its failure."""
+    point = context.point(trial)
+    fixed = {"settings": point, "seed": context.seed}
+    required = context.validation.required_accuracy
+    pruning, started, busy = (
         PruningCallback(trial, required),
         time.perf_counter(),
         time.process_time(),
     )
     state, value, found = TrialState.COMPLETE, None, {}
     try:
-        found = _found(bench, point, watcher)
+        found = _train_and_judge(context, point, pruning)
         value = penalised_criterion(found["accuracy"], found["criterion"], required)
     except optuna.TrialPruned as pruned:
-        state, found = TrialState.PRUNED, {**watcher.last(), "reason": str(pruned)}
-    except Exception as error:  # a method from outside may fail in any way; others go on
+        state, found = TrialState.PRUNED, {**pruning.last(), "reason": str(pruned)}
+    except Exception as error:  # a user's method may raise anything; other trials go on
         state, found = TrialState.FAIL, {"reason": f"{type(error).__name__}: {error}"}
     seconds = {
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - busy, 3),
     }
-    keep(trial, {**fixed, "required_accuracy": required, **found, **seconds})
+    store_outcome(trial, {**fixed, "required_accuracy": required, **found, **seconds})
     trials.tell(trial, value, state)
 
 
 def penalised_criterion(accuracy: float, criterion: float, required: float) -> float:
-    """Return the criterion, or where accuracy is missing more than any criterion can be.
+    """Return the criterion, or a larger number than any criterion where accuracy is too low.
 
-    So whatever is accurate enough comes before whatever is not, and among those the more accurate
-    first: a model that knows nothing is perfectly calibrated.
+    So trials that are accurate enough rank before all others, and those by their accuracy: a model
+    that has learned nothing can be perfectly calibrated.
     """
     return criterion if accuracy >= required else 1 + required - accuracy
 
 
 class PruningCallback:
-    """Reports every judged epoch, and stops a trial that others have left behind."""
+    """Reports every judged epoch to Optuna, and ends a trial that is worse than the others."""
 
     def __init__(self, trial: Trial, required: float) -> None:
         self.trial, self.required = trial, required
@@ -128,7 +130,7 @@ class PruningCallback:
             )
 
     def last(self) -> TrialRow:
-        """Return the figures of the last epoch that was judged."""
+        """Return the results of the last epoch that was judged."""
         judged = [record for record in self.records if record.validation]
         return {"epoch": judged[-1].epoch, **judged[-1].validation} if judged else {}
 
@@ -136,33 +138,33 @@ class PruningCallback:
         return self.records[-1].kept if self.records else None
 
 
-def _found(bench: TrialContext, point: Point, watcher: PruningCallback) -> TrialRow:
-    """Train and judge, and only then look at test data, if asked to."""
-    with on_epoch(watcher), _expecting_collapse():
+def _train_and_judge(context: TrialContext, point: Point, pruning: PruningCallback) -> TrialRow:
+    """Train and judge on validation data; only then score on test data, if that is wanted."""
+    with on_epoch(pruning), _expecting_collapse():
         model = train_method(
-            bench.study, bench.dataset, bench.seed, bench.method(point), bench.validation
+            context.study, context.dataset, context.seed, context.method(point), context.validation
         )
-    judgement = validation_criterion(model, bench.validation)
+    judgement = validation_criterion(model, context.validation)
     found: dict[str, Any] = {
         "criterion": judgement.criterion,
         "families": dict(judgement.families),
         "accuracy": judgement.accuracy,
-        "epoch": watcher.kept(),
+        "epoch": pruning.kept(),
     }
-    return {**found, "test": tested_figures(model, bench)} if bench.also_score_test else found
+    return {**found, "test": test_metrics(model, context)} if context.also_score_test else found
 
 
 @contextmanager
 def _expecting_collapse() -> Iterator[None]:
-    """A point that ruins training is no accident here: its accuracy says so."""
+    """Silence the warning on collapsed training: here the accuracy of the trial shows it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         yield
 
 
-def tested_figures(model: nn.Module, bench: TrialContext) -> dict[str, float]:
-    """Return accuracy and ECE on clean test data, and the mean ECE over the tested shifts."""
-    rows = evaluate(model, bench.dataset.test, bench.study.ladders(bench.study.shifts))
+def test_metrics(model: nn.Module, context: TrialContext) -> dict[str, float]:
+    """Return accuracy and ECE on clean test data, and mean micro and macro ECE over the shifts."""
+    rows = evaluate(model, context.dataset.test, context.study.find_shifts(context.study.shifts))
     clean = rows.filter(polars.col("shift") == CLEAN)
     figures = {name: clean.filter(metric=name)["value"].item() for name in ("accuracy", "ece")}
     for name in ("micro_ece", "macro_ece"):

@@ -1,8 +1,13 @@
-"""The ledger of trials: Optuna's storage, shared by any number of workers.
+"""The trials of a search, in Optuna's storage, which any number of workers share.
 
-Trials are planned beforehand, each with a number of its own. A worker claims one that waits, and
-holds a lock file for as long as it lives; a trial whose worker is dead is put down as killed and
-planned again. So no trial is lost, none is done twice, and N trials are N however many work.
+Trials are planned beforehand, each with its own number. A worker claims one that waits, and holds a
+lock file for as long as it lives; a trial whose worker has died is marked as killed and planned
+again. So no trial is lost or done twice, and N trials are N trials however many workers there are.
+
+Optuna's own heartbeat and retry (tried with 5.0) do not hold that promise: a worker killed before
+its first heartbeat leaves its trial running forever, a worker that is suspended for longer than the
+grace period has its trial done twice and then fails, and after a kill nothing can go on until the
+grace period is over. A lock file is released by the system at once, however the worker ends.
 """
 
 import json
@@ -24,9 +29,9 @@ from falconcal.core.randomness import combined_seed
 from falconcal.errors import UsageError, UserError
 from falconcal.io.atomic import write_text
 from falconcal.io.trial_rows import TrialRow
-from falconcal.studies.tuning.spaces import as_choice
+from falconcal.studies.tuning.spaces import optuna_value
 
-WAIT = 60  # seconds that a write to SQLite waits for another
+SQLITE_WAIT_SECONDS = 60  # for a write of another process
 TRIAL_STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -35,7 +40,7 @@ TRIAL_STATES = {
 
 
 class TrialStore:
-    """The trials of a study's methods in one storage, and beside it in one folder."""
+    """The trials of a study's methods: a storage, and the output folder that it belongs to."""
 
     def __init__(self, directory: Path, storage: str | None, study: str) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -51,7 +56,7 @@ class TrialStore:
     def trials_of(
         self, method: str, pruner: optuna.pruners.BasePruner | None = None
     ) -> optuna.Study:
-        """Return the Optuna study of a method, made when it is not there."""
+        """Return the Optuna study of a method; it is created if it does not exist."""
         study = optuna.create_study(
             storage=self.storage,
             study_name=f"{self.study}/{method}",
@@ -59,23 +64,23 @@ class TrialStore:
             load_if_exists=True,
             pruner=pruner or optuna.pruners.NopPruner(),
         )
-        self._belong(study)
+        self._check_folder(study)
         return study
 
     def plan(self, trials: optuna.Study, points: Iterable[dict[str, Any]]) -> None:
-        """Plan the points that are not planned yet; a point's place among them is its number."""
-        there = {_number(trial) for trial in trials.get_trials(deepcopy=False)}
+        """Plan the points that are not planned yet; the position of a point is its number."""
+        planned = {_number(trial) for trial in trials.get_trials(deepcopy=False)}
         for number, point in enumerate(points):
-            if number not in there:
-                kept = {name: as_choice(value) for name, value in point.items()}
-                trials.enqueue_trial(kept, user_attrs={"number": number})
+            if number not in planned:
+                stored = {name: optuna_value(value) for name, value in point.items()}
+                trials.enqueue_trial(stored, user_attrs={"number": number})
 
     def waiting(self, trials: optuna.Study) -> int:
-        """Return how many trials nobody has begun."""
+        """Return how many trials no worker has claimed yet."""
         return len(trials.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
 
     def claim(self, trials: optuna.Study, seed: int) -> Trial | None:
-        """Take the first trial that waits, if any, for this process alone."""
+        """Return the first trial that waits, which no other process then gets; None if all are."""
         with self.lock:
             waiting = trials.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
@@ -83,7 +88,7 @@ class TrialStore:
             first = min(waiting, key=_number)
             self.storage.set_trial_user_attr(first._trial_id, "worker", self.worker)
             self.storage.set_trial_state_values(first._trial_id, TrialState.RUNNING)
-        # where the point is left to Optuna, it draws from seed and number, whoever works
+        # a point that Optuna draws depends on the seed and the number, not on the worker
         trials.sampler = optuna.samplers.TPESampler(
             seed=combined_seed(seed, _number(first)) % 2**32
         )
@@ -91,18 +96,18 @@ class TrialStore:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Show that this process is alive; the system lets go of the lock however it ends."""
-        path = self._sign_of_life(self.worker)
+        """Hold this worker's lock file; the system releases it however the process ends."""
+        path = self._worker_lock(self.worker)
         path.parent.mkdir(exist_ok=True)
         with filelock.FileLock(path):
             yield
         path.unlink(missing_ok=True)
 
-    def plan_again(self, trials: optuna.Study) -> int:
-        """Put down as killed what a dead process left, plan it again, and return how many."""
+    def requeue_lost(self, trials: optuna.Study) -> int:
+        """Mark the trials of dead workers as killed, plan them again, and return how many."""
         with self.lock:
-            left = trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-            dead = [trial for trial in left if self._dead(trial.user_attrs["worker"])]
+            running = trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            dead = [trial for trial in running if self._is_dead(trial.user_attrs["worker"])]
             for trial in dead:
                 self.storage.set_trial_user_attr(trial._trial_id, "killed", True)
                 self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
@@ -110,7 +115,7 @@ class TrialStore:
         return len(dead)
 
     def ended(self, method: str) -> list[TrialRow]:
-        """Return the trials of a method that have ended, in that order."""
+        """Return the trials of a method that have ended, in the order in which they did."""
         trials = optuna.load_study(study_name=f"{self.study}/{method}", storage=self.storage)
         ended = trials.get_trials(deepcopy=False, states=tuple(TRIAL_STATES))
         ended.sort(key=lambda trial: trial.datetime_complete or datetime.max)
@@ -127,13 +132,13 @@ class TrialStore:
         ]
 
     def write_rows(self) -> None:
-        """Write trials.jsonl: all of the storage each time, so it can lack nothing."""
+        """Write trials.jsonl, each time with all trials of the storage, so that none is missing."""
         with self.lock:
             lines = [json.dumps(row) + "\n" for row in self.rows()]
             write_text(self.directory / "trials.jsonl", "".join(lines))
 
-    def _belong(self, trials: optuna.Study) -> None:
-        """Refuse trials of another folder: they met other images, and their workers are unseen."""
+    def _check_folder(self, trials: optuna.Study) -> None:
+        """Refuse trials of another folder: its data may differ, its locks are unseen."""
         file = self.directory / ".ledger"
         if not file.exists():
             write_text(file, uuid4().hex)
@@ -141,17 +146,17 @@ class TrialStore:
         if trials.user_attrs.get("folder") != here and trials.get_trials(deepcopy=False):
             raise UserError(
                 f"the storage holds trials of {trials.study_name} made in another output folder: "
-                "give that one with --out, or another --storage."
+                "give that folder with --out, or choose another --storage."
             )
         trials.set_user_attr("folder", here)
 
-    def _sign_of_life(self, worker: str) -> Path:
+    def _worker_lock(self, worker: str) -> Path:
         return self.directory / ".workers" / worker
 
-    def _dead(self, worker: str) -> bool:
-        """Tell whether nobody holds a worker's lock any more."""
-        path = self._sign_of_life(worker)
-        # the storage may be a stranger's: the name of a file elsewhere is nobody of ours
+    def _is_dead(self, worker: str) -> bool:
+        """Return whether no process holds a worker's lock any more."""
+        path = self._worker_lock(worker)
+        # a storage from elsewhere may hold any text here, also the path of another file
         if not re.fullmatch("[0-9a-f]{32}", worker) or not path.exists():
             return True
         try:
@@ -166,13 +171,13 @@ def _number(trial: FrozenTrial) -> int:
     return int(trial.user_attrs["number"])
 
 
-def keep(trial: Trial, outcome: TrialRow) -> None:
-    """Store what a trial found beside its state."""
+def store_outcome(trial: Trial, outcome: TrialRow) -> None:
+    """Store the results of a trial beside its state."""
     trial.set_user_attr("outcome", outcome)
 
 
 def _planned(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the point of a trial: what was planned, or what a sampler had chosen by then."""
+    """Return the point of a trial: as planned, or as far as the sampler had chosen it."""
     fixed: dict[str, Any] = trial.system_attrs.get("fixed_params", {})
     return {**fixed, **trial.params}
 
@@ -191,14 +196,16 @@ def _row(study: str, method: str, trial: FrozenTrial) -> TrialRow:
 
 
 def check_storage(url: str | None) -> None:
-    """Refuse what is no URL of a database, before anything is trained for it."""
+    """Refuse text that is not the URL of a database, before anything is trained."""
     if url is not None:
         with _opening(url):
             sqlalchemy.make_url(url).get_dialect()
 
 
 def _open(url: str) -> RDBStorage:
-    arguments = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
+    arguments = (
+        {"connect_args": {"timeout": SQLITE_WAIT_SECONDS}} if url.startswith("sqlite") else {}
+    )
     with _opening(url):
         return RDBStorage(url, engine_kwargs=arguments)
 

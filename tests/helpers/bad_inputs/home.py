@@ -186,7 +186,7 @@ FACTS: dict[str, tuple[dict[str, object], str]] = {
     "wrong_arguments": ({"arguments": {"what": 1}}, "what"),
     "arguments_are_a_list": ({"arguments": [1]}, "arguments"),
     "one_class": ({"classes": ["a"]}, "classes"),
-    "doubled_classes": ({"classes": ["a", "a", "b"]}, "names of their own"),
+    "doubled_classes": ({"classes": ["a", "a", "b"]}, "a different name for each class"),
     "other_number_of_classes": ({"classes": ["a", "b"]}, "do not fit"),
     "shape_zero": ({"shape": [0]}, "shape"),
     "shape_negative": ({"shape": [-3]}, "shape"),

@@ -1,0 +1,235 @@
+"""One batch as objectives see it, and the one function that makes it.
+
+The built-in loop, ``FalconStep`` and Lightning each have a ``StepContext`` and make every step of a
+training from it by ``make_step``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from falconcal.core.module_state import channels_last, explain_model_errors
+from falconcal.core.perturbation_point import PerturbationPoint
+from falconcal.core.randomness import combined_seed
+from falconcal.data import Batches, Bounds
+from falconcal.data.input_checks import check_inputs, check_labels
+from falconcal.errors import UserError
+from falconcal.models.predict import check_logits
+
+StatedBounds = Bounds | Literal["data"] | None
+
+
+@dataclass(frozen=True)
+class TrainingProcesses:
+    """The processes that train together, each on its part of every batch."""
+
+    count: int = 1
+    total: Callable[[Tensor], Tensor] = field(default=lambda value: value)  # over all processes
+    rank: int = 0
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> "TrainingProcesses":
+        if fabric.world_size == 1:
+            return cls()
+
+        def total(value: Tensor) -> Tensor:
+            return fabric.all_reduce(value, reduce_op="sum")  # type: ignore[return-value]
+
+        return cls(fabric.world_size, total, fabric.global_rank)
+
+    def examples(self, parts: list[Tensor]) -> int:
+        """Return the number of examples in the parts of all processes."""
+        mine = sum(len(part) for part in parts)
+        if self.count == 1:
+            return mine
+        return int(self.total(torch.tensor(mine, device=parts[0].device)))
+
+    def span(self, part: Tensor) -> tuple[int, int]:
+        """Return the number of examples before this process's part, and in the whole batch."""
+        if self.count == 1:
+            return 0, len(part)
+        sizes = torch.zeros(self.count, dtype=torch.long, device=part.device)
+        sizes[self.rank] = len(part)
+        sizes = self.total(sizes)
+        return int(sizes[: self.rank].sum()), int(sizes.sum())
+
+
+@dataclass(frozen=True)
+class AuxiliaryNetwork:
+    """A network that is trained beside the model and not returned by ``fit``."""
+
+    wrapped: nn.Module  # for training
+    unwrapped: nn.Module  # for passes that no wrapper must see
+
+
+@dataclass
+class Step:
+    """One batch as an objective sees it.
+
+    An objective calls ``logits`` for the clean batch, or ``logits_at`` with a perturbed ``point``,
+    and draws from ``random``. ``make_step`` makes one per batch.
+
+    Args:
+        model: The model as wrapped for training.
+        inputs: The inputs of the batch, (N, ...).
+        labels: Their classes, (N,).
+        epoch: The epoch, counted from 1.
+        epochs: The number of epochs of the training.
+        random: Random numbers for this batch alone, the same in all processes.
+        classes: Names of the classes, where the data has them.
+        bounds: The range of the inputs; None where it is not known.
+        unwrapped_model: The model without a wrapper; None stands for ``model``.
+        perturbation_point: Where inputs are perturbed: as they come, or at the embedding.
+        processes: The processes that train together.
+        auxiliary: The networks that are trained beside the model, by name.
+        training_examples: The number of training examples, where an objective needs it.
+        input_gradient: The gradient at the point, left by an objective that keeps it.
+        keep_input_gradient: Whether the clean pass must leave that gradient.
+        kept_point: The point of the clean pass whose gradient is kept.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from falconcal.training import Step
+        >>> step = Step(nn.Linear(4, 3), torch.rand(5, 4), torch.arange(5) % 3, 1, 20,
+        ...             torch.Generator().manual_seed(0))
+        >>> step.logits().shape
+        torch.Size([5, 3])
+    """
+
+    model: nn.Module
+    inputs: Tensor  # (N, ...)
+    labels: Tensor  # (N,)
+    epoch: int
+    epochs: int
+    random: torch.Generator
+    classes: tuple[str, ...] | None = None
+    bounds: Bounds | None = None
+    unwrapped_model: nn.Module | None = None
+    perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
+    processes: TrainingProcesses = field(default_factory=TrainingProcesses)
+    auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
+    training_examples: int | None = None
+    input_gradient: Tensor | None = None
+    keep_input_gradient: bool = False
+    kept_point: Tensor | None = None
+
+    @property
+    def unwrapped(self) -> nn.Module:
+        """The model without a wrapper, for passes that no wrapper must see."""
+        return self.unwrapped_model or self.model
+
+    def trained(self, network: str | None) -> nn.Module:
+        """Return an auxiliary network by name, or the model, as wrapped for training."""
+        return self.model if network is None else self.auxiliary[network].wrapped
+
+    def logits(self) -> Tensor:
+        """Return the model's output on the clean batch, checked: (N, C)."""
+        if not self.keep_input_gradient:
+            with explain_model_errors(self.inputs):
+                return self._checked(self.model(self.inputs))
+        self.kept_point = self.point()
+        if self.kept_point.requires_grad:
+            self.kept_point.retain_grad()
+        self.kept_point.requires_grad_()
+        with explain_model_errors(self.inputs):
+            return self._checked(
+                self.perturbation_point.run(self.model, self.inputs, self.kept_point)
+            )
+
+    def logits_at(self, point: Tensor) -> Tensor:
+        """Return the model's output with another point at its perturbation point: (N, C)."""
+        if not self.perturbation_point.moves_inputs and not point.requires_grad:
+            # the value is the point's, and the gradient still reaches the embedding
+            clean = self.point()
+            point = point + (clean - clean.detach())
+        elif point.ndim == 4 and not point.requires_grad:
+            point = channels_last(point)  # arithmetic does not keep the layout of grey images
+        return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
+
+    def point(self) -> Tensor:
+        """Return the continuous form of the batch: its inputs, or the embedding of its tokens."""
+        return self.perturbation_point.point(self.inputs)
+
+    def _checked(self, logits: Tensor) -> Tensor:
+        check_logits(logits, len(self.inputs), len(self.classes) if self.classes else None)
+        if self.epoch == 1:
+            check_labels(self.labels, len(self.inputs), logits.shape[1])
+        return logits
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What all steps of a training have in common."""
+
+    model: nn.Module
+    wrapped: nn.Module  # the model, for training
+    seed: int
+    convert: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # as training needs
+    classes: tuple[str, ...] | None = None
+    bounds: Bounds | None = None
+    perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
+    processes: TrainingProcesses = field(default_factory=TrainingProcesses)
+    auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
+    training_examples: int | None = None
+
+
+def make_step(
+    context: StepContext, batch: tuple[Tensor, Tensor], epoch: int, epochs: int, index: int
+) -> Step:
+    """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
+    inputs, labels = batch
+    inputs = to_channels_last(context.convert(inputs))
+    return Step(
+        model=context.wrapped,
+        inputs=inputs,
+        labels=labels.to(inputs.device).long(),
+        epoch=epoch,
+        epochs=epochs,
+        random=batch_random(context.seed, epoch, index),
+        classes=context.classes,
+        bounds=context.bounds,
+        unwrapped_model=context.model,
+        perturbation_point=context.perturbation_point,
+        processes=context.processes,
+        auxiliary=context.auxiliary,
+        training_examples=context.training_examples,
+    )
+
+
+def to_channels_last(inputs: Tensor) -> Tensor:
+    """Return a fresh leaf, images with channels last."""
+    return (channels_last(inputs) if inputs.ndim == 4 else inputs).detach()
+
+
+def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
+    """Return the random numbers of one batch, the same in every loop that trains it."""
+    return torch.Generator().manual_seed(combined_seed(seed, epoch, index))
+
+
+def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
+    """Return the bounds stated, or those that travel with the data; tokens have none."""
+    if stated != "data":
+        return stated
+    if not hasattr(batches, "bounds"):
+        if not inputs.is_floating_point():
+            return None
+        raise UserError(
+            "the range of the inputs is not known: state it once, as bounds=Bounds(0, 1), "
+            "or bounds=None to leave perturbed inputs unclipped."
+        )
+    bounds: Bounds | None = batches.bounds
+    return bounds
+
+
+def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
+    """Check a batch before it fails with an unclear error or is silently clipped."""
+    check_inputs(inputs)
+    if bounds is not None:
+        bounds.check(inputs)
+    if (labels < 0).any():
+        raise UserError("training needs a true class for every example, got labels below 0.")
