@@ -56,7 +56,7 @@ def report(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Path
     with pytest.MonkeyPatch.context() as patch:
         # intervals are tested elsewhere
         patch.setattr(study_evidence, "LEAST_RESAMPLES", 50)
-        patch.setattr(study_evidence, "RESAMPLES_A_PAIR", 0)
+        patch.setattr(study_evidence, "RESAMPLES_PER_PAIR", 0)
         patch.setitem(MICRO, SLY, {"rotation": 0.5, "noise": 0.5, "zoom": 0.5, "contrast": 0.5})
         study = make_study(tmp_path_factory.mktemp("browser") / "digits", title=TITLE)
         for method, seconds in SECONDS.items():
