@@ -74,6 +74,7 @@ from .recalibration import (
     HistogramBinning as HistogramBinning,
     Isotonic as Isotonic,
     ScalingBinning as ScalingBinning,
+    ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,
     VectorScaling as VectorScaling,
 )

@@ -45,7 +45,7 @@ def evaluate(
         model: A module that returns logits.
         data: Test examples: ``Examples``, or a part of a dataset.
         shifts: Shifts to measure under, such as those of ``falconcal.SHIFTS``.
-        outliers: Sets of inputs of no known class, such as those of ``falconcal.OUTLIERS``.
+        outliers: Sets of inputs of no known class, such as those of ``falconcal.shifts.OUTLIERS``.
         single_process: For a process that calls it by itself while others work together.
 
     Returns:

@@ -61,6 +61,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "scaling_binning": ScalingBinning,
     "shift_temperature": ShiftTemperature,
 }
+"""Every method and calibrator by its name; adding an entry adds its tests, its row and its help."""
 
 __all__ = [
     "METHODS",

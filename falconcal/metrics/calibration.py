@@ -29,7 +29,7 @@ class ReliabilityCurve:
     """What a reliability diagram shows, one entry per bin, (M,); means of an empty bin are NaN.
 
     Example:
-        >>> from falconcal import reliability_curve
+        >>> from falconcal.metrics import reliability_curve
         >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1]], [0, 1], bins=2)
         >>> curve.shares.tolist(), [round(gap, 6) for gap in curve.gaps.tolist()]
         ([0.0, 1.0], [0.0, -0.4])

@@ -32,7 +32,7 @@ def micro_ece(levels: LevelScores, bins: int = BINS) -> float:
     Example:
         Both levels fall into one bin of confidence 0.75, of which half is right: |0.5 - 0.75|.
 
-        >>> from falconcal import Predictions, micro_ece
+        >>> from falconcal.metrics import Predictions, micro_ece
         >>> clean = Predictions.from_probabilities([[0.75, 0.25]], [0])
         >>> shifted = Predictions.from_probabilities([[0.75, 0.25]], [1])
         >>> micro_ece([clean, shifted])
@@ -60,7 +60,7 @@ def macro_ece(levels: LevelScores, bins: int = BINS) -> float:
     Example:
         The ECE is 0.25 on the clean data and 0.75 on the shifted.
 
-        >>> from falconcal import Predictions, macro_ece
+        >>> from falconcal.metrics import Predictions, macro_ece
         >>> clean = Predictions.from_probabilities([[0.75, 0.25]], [0])
         >>> shifted = Predictions.from_probabilities([[0.75, 0.25]], [1])
         >>> macro_ece([clean, shifted])

@@ -18,7 +18,19 @@ Parameters = dict[str, Tensor]
 
 
 class FittedCalibrator(nn.Module):
-    """A fitted calibration: logits in, normalised log-probabilities out; parameters are buffers."""
+    """A fitted calibration: logits in, normalised log-probabilities out.
+
+    Args:
+        calibrator: The settings, with ``apply``.
+        parameters: What ``learn`` returned; they become buffers.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.recalibration import FittedCalibrator, Temperature
+        >>> fitted = FittedCalibrator(Temperature(), {"temperature": torch.tensor(2.0).double()})
+        >>> fitted(torch.tensor([[2.0, 0.0]])).exp()  # softmax of [1, 0]
+        tensor([[0.7311, 0.2689]], dtype=torch.float64)
+    """
 
     def __init__(self, calibrator: "Calibrator", parameters: Parameters) -> None:
         super().__init__()
@@ -43,7 +55,21 @@ class FittedCalibrator(nn.Module):
 
 
 class CalibratedModel(nn.Module):
-    """A model and its calibration: inputs in, normalised log-probabilities out."""
+    """A model and its calibration: inputs in, normalised log-probabilities out.
+
+    Args:
+        model: The network, logits out.
+        calibration: What is done to its logits.
+        observer: What makes features of an example, for calibrators that look at more than logits.
+
+    Example:
+        >>> import torch
+        >>> from falconcal.recalibration import CalibratedModel, FittedCalibrator, Temperature
+        >>> fitted = FittedCalibrator(Temperature(), {"temperature": torch.tensor(2.0).double()})
+        >>> model = CalibratedModel(torch.nn.Identity(), fitted)
+        >>> model(torch.tensor([[2.0, 0.0]])).exp()
+        tensor([[0.7311, 0.2689]], dtype=torch.float64)
+    """
 
     def __init__(
         self, model: nn.Module, calibration: FittedCalibrator, observer: Neighbours | None = None

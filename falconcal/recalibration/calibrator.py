@@ -43,7 +43,16 @@ NameList = Annotated[tuple[str, ...], Field(strict=False)]
 
 @settings
 class Calibrator(abc.ABC):
-    """Calibrate a fitted model on validation data; with a base, fit that first."""
+    """Calibrate a fitted model on validation data; with a base, fit that first.
+
+    Base class of all calibrators: a subclass brings ``learn`` and ``apply``.
+
+    Example:
+        >>> import falconcal
+        >>> from falconcal.recalibration import Calibrator
+        >>> isinstance(falconcal.Temperature(), Calibrator)
+        True
+    """
 
     parameter_names: ClassVar[tuple[str, ...]]  # of the parameters
 

@@ -37,6 +37,11 @@ class FitRecord:
         copies: One entry per copy of the validation data.
         left_out: One entry per family, judged while left out; ``clean`` among them.
         note: What else is to be said, such as families that were left out on purpose.
+
+    Example:
+        >>> from falconcal.recalibration import FitRecord
+        >>> FitRecord((), note="Fitted on clean data alone.").verdict()
+        ['Fitted on clean data alone.']
     """
 
     copies: tuple[CopyRecord, ...]

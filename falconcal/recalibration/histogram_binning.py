@@ -19,7 +19,21 @@ from falconcal.recalibration.calibrator import Calibrator, Parameters, one_vs_re
 
 @settings
 class HistogramBinning(Calibrator):
-    """A frequency for each bin of each class, from validation data."""
+    """Histogram binning: one frequency per bin and class, from validation data.
+
+    The predicted class may change.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = method.fit(network, data.train.batches(50), data.validation.batches(100))
+        >>> calibrator = falconcal.HistogramBinning()
+        >>> calibrated = calibrator.fit(model, validation=data.validation.batches(100))
+        >>> falconcal.predict(calibrated, data.test).log_probs.shape
+        torch.Size([397, 10])
+    """
 
     parameter_names: ClassVar[tuple[str, ...]] = (
         "edges",
@@ -27,7 +41,9 @@ class HistogramBinning(Calibrator):
     )  # (C, M - 1) between bins, (C, M)
 
     bins: Count = 10
-    spacing: Literal["mass", "width"] = "mass"  # equally many examples a bin, or equally wide
+    """Number of bins per class."""
+    spacing: Literal["mass", "width"] = "mass"
+    """Bins with equally many examples (``mass``), or equally wide ones (``width``)."""
 
     def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         probs, truth = log_probs.exp().T, one_vs_rest(labels, log_probs.shape[1])  # (C, N)

@@ -19,7 +19,21 @@ from falconcal.recalibration.calibrator import Calibrator, Parameters, one_vs_re
 
 @settings
 class Isotonic(Calibrator):
-    """A rising curve for each class, from validation data."""
+    """Isotonic regression: one rising curve per class, from validation data.
+
+    The predicted class may change. Needs hundreds of validation examples per class.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = method.fit(network, data.train.batches(50), data.validation.batches(100))
+        >>> calibrator = falconcal.Isotonic()
+        >>> calibrated = calibrator.fit(model, validation=data.validation.batches(100))
+        >>> falconcal.predict(calibrated, data.test).log_probs.shape
+        torch.Size([397, 10])
+    """
 
     parameter_names: ClassVar[tuple[str, ...]] = (
         "points",

@@ -40,14 +40,33 @@ EXTREME = 36.0  # log-odds beyond which float64 cannot tell a probability from 1
 
 @settings
 class ScalingBinning(Calibrator):
-    """Binned temperature (top label) or Platt (marginal) scaling, from validation data."""
+    """Scaling-binning: temperature or Platt scaling, then binned, from validation data.
+
+    Raises:
+        UserError: There are fewer than three validation examples per bin.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = method.fit(network, data.train.batches(50), data.validation.batches(100))
+        >>> calibrator = falconcal.ScalingBinning()
+        >>> calibrated = calibrator.fit(model, validation=data.validation.batches(100))
+        >>> falconcal.predict(calibrated, data.test).log_probs.shape
+        torch.Size([397, 10])
+    """
 
     # (1,), or (2, C): slope and offset; then bins of the top label, or of every class
     parameter_names: ClassVar[tuple[str, ...]] = ("scaling", "edges", "values")
 
     kind: Literal["top_label", "marginal"] = "top_label"
+    """``top_label`` replaces the winning probability alone and keeps the predicted class;
+    ``marginal`` treats every class, and may change it."""
     bins: Count = 10
-    seed: Seed = 0  # of the three parts
+    """Number of bins."""
+    seed: Seed = 0
+    """Seed of the draw of the three parts."""
 
     def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         first, second, third = three_parts(len(labels), self.bins, self.seed)

@@ -37,6 +37,22 @@ class ShiftTemperature(Calibrator):
 
     It is not right everywhere: a mild natural shift can be made timid, and the crafted shifts do
     not vouch for the drift of real sensors.
+
+    Raises:
+        UserError: Validation data are missing, or the range of the images is not known: give
+            ``bounds`` or ``normalisation``.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> train, validation = data.train.batches(50), data.validation.batches(100)
+        >>> model = method.fit(network, train, validation)
+        >>> trusted = falconcal.ShiftTemperature(perturbed=["contrast", "wave"], stored=200)
+        >>> trusted = trusted.fit(model, train=train, validation=validation)
+        >>> print(trusted.fit_record.verdict()[-1])
+        Real shifts that are unlike all of these were not tested.
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ("weights",)
@@ -60,7 +76,7 @@ class ShiftTemperature(Calibrator):
     """Width above which what a stage gives out is projected at random to that width."""
     half_precision: bool = False
     """Whether the stored examples are kept in float16, half the size."""
-    penalty: NonNegative = 1e-4
+    penalty: NonNegative = 1e-3
     """Weight of the sum of g's squared weights."""
     seed: Seed = 0
     """Of the examples that are stored, the ladder's noise and g's first weights."""

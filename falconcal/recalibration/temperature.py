@@ -29,7 +29,22 @@ EXTRA_DECADES = 10  # times ten lower and higher, where a root is known to lie b
 
 @settings
 class Temperature(Calibrator):
-    """``softmax(z / T)``, T from validation data."""
+    """Temperature scaling: ``softmax(z / T)``, T from validation data.
+
+    The predicted class never changes. Warns (``CalibrationWarning``) where the data do not
+    determine T.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = method.fit(network, data.train.batches(50), data.validation.batches(100))
+        >>> calibrator = falconcal.Temperature()
+        >>> calibrated = calibrator.fit(model, validation=data.validation.batches(100))
+        >>> falconcal.predict(calibrated, data.test).log_probs.shape
+        torch.Size([397, 10])
+    """
 
     parameter_names: ClassVar[tuple[str, ...]] = ("temperature",)
 

@@ -1,9 +1,10 @@
 """A temperature for each example: ``T(x) = softplus(g(f(x))) + 0.05`` of its features f.
 
 ``g`` has one of four forms. ``constant``: one number, which is plain temperature scaling.
-``linear``: a weighted sum. ``monotone``: a network of 16 tanh units that can only rise with a
-distance, since its weights on distances and its outer weights are held at 0 or above, and that is
-free on the logits. ``free``: the same network without that constraint. Fitted by weighted
+``linear``: a weighted sum. ``monotone``: a network of 16 tanh units beside a weighted sum, without
+which the temperature of examples beyond all copies would not rise any more; it can only rise with a
+distance, since the weights on distances and the units' outer weights are held at 0 or above, and it
+is free on the logits. ``free``: the same without that constraint. Fitted by weighted
 likelihood with a small L2 penalty, by L-BFGS-B in float64.
 """
 
@@ -24,24 +25,26 @@ ITERATIONS = 300
 
 def weight_count(form: Form, features: int) -> int:
     """Return how many numbers g has."""
-    inner = {"constant": 0, "linear": features}.get(form, UNITS * (features + 2))
-    return inner + 1
+    units = 0 if form in ("constant", "linear") else UNITS * (features + 2)
+    return units + (0 if form == "constant" else features) + 1
 
 
 def raw_temperature(weights: Tensor, features: Tensor) -> Tensor:
     """Return g of the features, (N, F) -> (N,); how many weights there are says its form."""
-    offset, width = weights[-1], features.shape[1]
+    width = features.shape[1]
+    offset = weights[-1]
     if len(weights) == weight_count("constant", width):
         return offset.expand(len(features))
+    straight = features @ weights[-1 - width : -1] + offset
     if len(weights) == weight_count("linear", width):
-        return features @ weights[:-1] + offset
-    inner, bias, outer = _layers(weights, width)
-    return torch.tanh(features @ inner.T + bias) @ outer + offset
+        return straight
+    inner, bias, outer = _units(weights, width)
+    return torch.tanh(features @ inner.T + bias) @ outer + straight
 
 
-def _layers(weights: Tensor, features: int) -> tuple[Tensor, Tensor, Tensor]:
+def _units(weights: Tensor, features: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return inner weights (UNITS, F), biases and outer weights (UNITS,)."""
-    table = weights[:-1].reshape(UNITS, features + 2)
+    table = weights[: UNITS * (features + 2)].reshape(UNITS, features + 2)
     return table[:, :features], table[:, features], table[:, features + 1]
 
 
@@ -82,8 +85,7 @@ def _start(form: Form, features: int, seed: int) -> Tensor:
     start = 0.3 * torch.randn(
         weight_count(form, features), generator=generator, dtype=torch.float64
     )
-    if form in ("constant", "linear"):
-        start.zero_()
+    start[-1 - features :] = 0.0
     start[-1] = math.log(math.expm1(1 - LOWEST))
     return start
 
@@ -92,7 +94,8 @@ def _lowest(form: Form, features: int, rising: int) -> Tensor:
     """Return the lowest value that each weight may have."""
     lowest = torch.full((weight_count(form, features),), -math.inf, dtype=torch.float64)
     if form == "monotone":
-        inner, _, outer = _layers(lowest, features)
+        inner, _, outer = _units(lowest, features)
         inner[:, :rising] = 0.0
         outer[:] = 0.0
+        lowest[UNITS * (features + 2) :][:rising] = 0.0  # of the weighted sum
     return lowest

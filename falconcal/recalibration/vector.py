@@ -19,13 +19,27 @@ from falconcal.recalibration.convex import minimise
 
 @settings
 class VectorScaling(Calibrator):
-    """``softmax(w * z + b)``, w and b from validation data."""
+    """Vector scaling: ``softmax(w * z + b)``, w and b per class from validation data.
+
+    The predicted class may change.
+
+    Example:
+        >>> import falconcal
+        >>> data = falconcal.load_dataset("digits")
+        >>> network = falconcal.make_model("mlp", data)
+        >>> method = falconcal.L2Dropout(epochs=2)
+        >>> model = method.fit(network, data.train.batches(50), data.validation.batches(100))
+        >>> calibrator = falconcal.VectorScaling()
+        >>> calibrated = calibrator.fit(model, validation=data.validation.batches(100))
+        >>> falconcal.predict(calibrated, data.test).log_probs.shape
+        torch.Size([397, 10])
+    """
 
     parameter_names: ClassVar[tuple[str, ...]] = ("weight", "offset")
 
-    # 1 / variance of a normal prior around w = 1, b = 0; 0 is plain maximum likelihood, which sends
-    # a class that the validation labels lack to minus infinity
     penalty: NonNegative = 1.0
+    """1 / variance of a normal prior around w = 1, b = 0; 0 is plain maximum likelihood, which
+    sends a class that the validation labels lack to minus infinity."""
 
     def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         weight, offset = best_vectors(log_probs, labels, self.penalty, weights)

@@ -53,7 +53,10 @@ class Shift:
             same shape.
         summary: One line for ``falconcal list shifts``.
         takes: Whether it is made for numbers or for tokens.
-        needs: Names of what ``apply`` needs by keyword: model, labels, bounds, tokens or texts.
+        needs: Names of what ``apply`` needs by keyword: model, labels, bounds, tokens, texts or
+            others.
+        graded: Whether strengths between those of the levels make sense too.
+        kin: Families that it resembles: what is fitted on one of them has seen something of it.
 
     Example:
         >>> import torch
@@ -71,8 +74,8 @@ class Shift:
     summary: str = ""
     takes: InputKind = "numbers"
     needs: tuple[str, ...] = ()
-    graded: bool = True  # whether strengths between those of the levels make sense too
-    kin: tuple[str, ...] = ()  # families that it resembles; what is fitted on one knows the other
+    graded: bool = True
+    kin: tuple[str, ...] = ()
 
     @property
     def levels(self) -> range:

@@ -16,6 +16,7 @@ STUDIES: dict[str, str] = {
     for file in sorted(resources.files(__name__).iterdir(), key=lambda entry: entry.name)
     if file.name.endswith(".toml")
 }
+"""The studies that come with the package: their TOML by name."""
 
 __all__ = ["STUDIES", "Study", "find_study"]
 

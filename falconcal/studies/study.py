@@ -47,7 +47,14 @@ Entry = str | dict[str, Any]  # a name, or a table of a name and settings
 
 @settings
 class Study:
-    """What to train, on which data, and under which shifts to measure it."""
+    """What to train, on which data, and under which shifts to measure it.
+
+    Example:
+        >>> from falconcal.studies import find_study
+        >>> study = find_study("digits", ["falcon.epochs=3"])
+        >>> study.dataset, study.method("falcon").epochs
+        ('digits', 3)
+    """
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     """Name of the study, and of its output folder."""

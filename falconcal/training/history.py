@@ -48,7 +48,7 @@ class History(list[EpochRecord]):
 
     Example:
         >>> import falconcal
-        >>> data, history = falconcal.load_dataset("digits"), falconcal.History()
+        >>> data, history = falconcal.load_dataset("digits"), falconcal.training.History()
         >>> model = falconcal.make_model("mlp", data)
         >>> with history.recording():
         ...     model = falconcal.L2Dropout(epochs=2).fit(

@@ -32,40 +32,6 @@ SECTION = re.compile(
 )
 ENTRY = re.compile(r"^ {4}\*{0,2}(\w+)(?: \(.*?\))?:", re.MULTILINE)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# names that are not documented to the end yet; the list may only shrink
-KNOWN_INCOMPLETE: set[str] = {
-    "Adversarial", "Ensemble", "Evidential", "Falcon", "FalconClassifier", "FalconStep", "Focal",
-    "HistogramBinning", "Isotonic", "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI",
-    "MCDropout", "METHODS", "METRICS", "MNF", "Mixup", "Predictions", "STUDIES", "SVI",
-    "ScalingBinning", "Temperature", "VectorScaling", "accuracy", "assess", "brier_score",
-    "checkpointing", "evaluate", "evaluation.Assessment", "evaluation.MetricValue",
-    "evaluation.score_under_shift", "evaluation.scores_to_rows", "evidence.Difference",
-    "evidence.Group", "evidence.Interval", "evidence.RankTest", "evidence.by_group",
-    "evidence.holm", "evidence.outlier_interval", "evidence.pooled_difference",
-    "evidence.pooled_interval", "evidence.rank_sum", "evidence.signed_rank",
-    "expected_calibration_error", "interval", "methods.FalconEnsemble", "methods.make_method",
-    "methods.plain_settings", "metrics.Accumulator", "metrics.BINS", "metrics.BrierParts",
-    "metrics.CLASS_METRICS", "metrics.OutlierDetection", "metrics.POOLED",
-    "metrics.ReliabilityCurve", "metrics.RiskCoverage", "metrics.RiskTable", "metrics.Scores",
-    "metrics.accuracy_at_coverage", "metrics.adaptive_calibration_error",
-    "metrics.area_under_levels", "metrics.area_under_risk_coverage",
-    "metrics.brier_decomposition", "metrics.classwise_calibration_error",
-    "metrics.confidence_by_class", "metrics.confidence_histogram", "metrics.equal_mass_curve",
-    "metrics.level_curve", "metrics.macro_ece", "metrics.maximum_calibration_error",
-    "metrics.mean_confidence", "metrics.micro_ece", "metrics.outlier_detection",
-    "metrics.predictive_entropy", "metrics.reliability_curve", "metrics.risk_coverage_curve",
-    "metrics.risk_table", "metrics.rms_calibration_error", "metrics.signed_gap",
-    "metrics.smooth_calibration_error", "negative_log_likelihood", "paired_difference",
-    "recalibration.CalibratedModel", "recalibration.Calibrator", "recalibration.FittedCalibrator",
-    "report.check_formats", "report.check_target", "report.headline", "report.load_comparison",
-    "report.load_results", "report.summary_table", "report.write_comparison", "report.write_page",
-    "report.write_paper", "report.write_report", "report.write_score_page", "report.write_tables",
-    "studies.Study", "studies.find_study", "training.AuxiliaryNetwork", "training.EpochRecord",
-    "training.History", "training.Objective", "training.StatedBounds", "training.Step",
-    "training.TrainingMethod", "training.TrainingProcesses", "training.annealed",
-    "training.bounds_of", "training.fit_objectives", "training.make_fabric", "training.on_epoch",
-    "training.run_steps", "training.set_dropout", "training.unseen_statistics",
-}  # fmt: skip
 
 
 def public_names() -> dict[str, Any]:
@@ -206,15 +172,7 @@ PUBLIC = public_names()
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_is_documented(name: str) -> None:
-    lacking = problems(name, PUBLIC[name])
-    if name in KNOWN_INCOMPLETE:
-        assert lacking, f"{name} is documented: take it off KNOWN_INCOMPLETE"
-    else:
-        assert not lacking
-
-
-def test_the_list_of_incomplete_names_holds_public_names() -> None:
-    assert PUBLIC.keys() >= KNOWN_INCOMPLETE
+    assert not problems(name, PUBLIC[name])
 
 
 def examples() -> list[doctest.DocTest]:

@@ -84,9 +84,9 @@ def test_in_the_monotone_form_temperature_never_falls_as_a_distance_grows(
 def test_the_network_of_units_by_hand() -> None:
     weights = torch.zeros(weight_count("free", 2), dtype=torch.float64)
     weights[:4] = torch.tensor([0.5, -1.0, 0.25, 2.0])  # unit 1: weights, bias, outer weight
-    weights[-1] = 0.75
+    weights[-3:] = torch.tensor([0.1, 0.2, 0.75])  # the weighted sum and the offset
     features = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    raw = 2 * torch.tensor(0.5 - 2.0 + 0.25).double().tanh() + 0.75
+    raw = 2 * torch.tensor(0.5 - 2.0 + 0.25).double().tanh() + 0.1 + 0.4 + 0.75
     expected = raw.exp().log1p() + LOWEST
     torch.testing.assert_close(temperatures(weights, features)[0], expected)
 

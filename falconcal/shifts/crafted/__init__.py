@@ -22,7 +22,16 @@ from falconcal.shifts.shift import Shift
 
 
 def crafted_shifts() -> dict[str, Shift]:
-    """Return the crafted shifts of images, then those of tables and signals, by name."""
+    """Return the crafted shifts of images, then those of tables and signals.
+
+    Returns:
+        The shifts by name.
+
+    Example:
+        >>> from falconcal.shifts import crafted_shifts
+        >>> list(crafted_shifts())[:3]
+        ['elastic_warp', 'swirl', 'wave']
+    """
     return crafted_image_shifts() | crafted_sensor_shifts()
 
 
