@@ -25,7 +25,6 @@ def written(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.mark.end_to_end
 def test_published_figures_stand_beside_ours(written: Path) -> None:
     heading, rows = paper_cells(load_results(written), summary_table(written))
     table = {row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in rows}
@@ -59,7 +58,6 @@ def test_a_study_that_the_paper_lacks_has_no_such_table(tmp_path: Path) -> None:
     assert "Beside the paper" not in (directory / "report.html").read_text()
 
 
-@pytest.mark.end_to_end
 def test_tables_hold_the_best_in_bold_and_escape_names(written: Path) -> None:
     latex, markdown = (file.read_text() for file in write_paper(written))
     line = next(row for row in latex.splitlines() if row.startswith("falcon"))
@@ -72,7 +70,6 @@ def test_tables_hold_the_best_in_bold_and_escape_names(written: Path) -> None:
     assert "mc_dropout" not in latex
 
 
-@pytest.mark.end_to_end
 def test_machines_read_the_same_figures(written: Path) -> None:
     content = json.loads((written / "summary.json").read_text())
     falcon = next(row for row in content["methods"] if row["method"] == "falcon")
