@@ -56,8 +56,8 @@ def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -
     rows = [[str(run), reason] for run, reason in failed.items()]
     errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
     print_text(
-        f"{len(failed)} run{'s' * (len(failed) != 1)} failed; finished runs are kept. Tracebacks are in "
-        f"{directory / FAILURES_FOLDER}. To try again: {command}",
+        f"{len(failed)} run{'s' * (len(failed) != 1)} failed; finished runs are kept. "
+        f"Details are in {directory / FAILURES_FOLDER}. To try again: {command}",
         errors,
     )
 

@@ -28,7 +28,7 @@ from falconcal.inference.inputs import (
 from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import ModelMetadata, SavedModel
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
@@ -245,7 +245,7 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
     from falconcal.studies import find_study
     from falconcal.studies.runner import run_study
 
-    study = find_study(str(ROOT / "tests" / "stripes.toml"), trust_code=["tests"])
+    study = find_study(str(STRIPES), trust_code=["tests"])
     run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")

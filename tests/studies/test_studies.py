@@ -390,7 +390,7 @@ method = "dropout"
 
 
 def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"Raising' and 'tests\.stripes\.Raising' would have the"):
+    with pytest.raises(UsageError, match=r"and 'tests\.helpers\.stripes\.Raising' would have"):
         read_own(TEXT + TWINS, "test")
     first = TEXT.replace("[methods.dropout]", '[methods."a.b"]\nmethod = "dropout"')
     second = first.replace('"a.b"', '"a:b"').partition("[methods.falcon]")[0]
