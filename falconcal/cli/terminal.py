@@ -57,7 +57,7 @@ def show_failures(directory: Path, failed: Mapping[RunKey, str], command: str) -
     errors.print(table("Runs that failed", ["Run", "Reason"], rows, right=False))
     print_text(
         f"{len(failed)} run{'s' * (len(failed) != 1)} failed; finished runs are kept. "
-        f"Tracebacks are in {directory / FAILURES_FOLDER}. To try again: {command}",
+        f"Details are in {directory / FAILURES_FOLDER}. To try again: {command}",
         errors,
     )
 

@@ -45,7 +45,7 @@ def array_names(path: Path) -> list[str]:
         names = [_name(member) for member in archive.namelist()]
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
-        raise UserError(f"{path}: expected each name once, got two arrays called {twice!r}.")
+        raise UserError(f"{path}: expected each name once, got the array {twice!r} twice.")
     return names
 
 

@@ -405,7 +405,7 @@ method = "dropout"
 
 @pytest.mark.end_to_end
 def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"Raising' and 'tests\.helpers\.stripes\.Raising' would"):
+    with pytest.raises(UsageError, match=r"and 'tests\.helpers\.stripes\.Raising' would have"):
         read_own(TEXT + TWINS, "test")
     first = TEXT.replace("[methods.dropout]", '[methods."a.b"]\nmethod = "dropout"')
     second = first.replace('"a.b"', '"a:b"').partition("[methods.falcon]")[0]
