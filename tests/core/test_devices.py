@@ -25,7 +25,7 @@ from falconcal.recalibration import Calibrator
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.fgsm import fgsm
 from falconcal.shifts.sensor_faults import sensor_shifts
-from falconcal.training import Objective, Step
+from falconcal.training import Step, TrainingMethod
 from tests.helpers.pretended_device import DEVICE, moved, pretending
 from tests.helpers.small_data import stripes
 
@@ -33,10 +33,11 @@ CPU = torch.device("cpu")
 BOUNDS = Bounds(0.0, 1.0)
 OTHERS = ["pretended", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
 CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Calibrator)]
-STEPPED = [
+TRAINED = {name: made for name in METHODS if isinstance(made := METHODS[name](), TrainingMethod)}
+STEPPED = [  # without auxiliary networks
     name
-    for name, method in METHODS.items()
-    if hasattr(method(), "objectives") and not hasattr(method(), "auxiliary")
+    for name, method in TRAINED.items()
+    if all(objective.network is None for objective in method.objectives())
 ]
 
 
@@ -180,16 +181,11 @@ BATCHES += [
 @pytest.mark.parametrize(("name", "kind"), BATCHES)
 def test_objectives_of_methods(name: str, kind: str, other: torch.device) -> None:
     def run(device: torch.device) -> Tensor:
-        method = METHODS[name]()
+        method = TRAINED[name]
         step = make_step(kind, device, method)
-        return torch.cat([gradient(step, one.terms(step)) for one in objectives_of(method)])
+        return torch.cat([gradient(step, one.terms(step)) for one in method.objectives()])
 
     check(run, other)
-
-
-def objectives_of(method: Method) -> list[Objective]:
-    found: list[Objective] = method.objectives()  # type: ignore[attr-defined]
-    return found
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -353,7 +353,7 @@ def test_the_best_settings_are_a_file_that_a_run_takes(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[methods.falkon]\nshare = 1", "Did you mean 'falcon'"),
-        ("[methods.falcon]\nshaer = 1", "Did you mean 'share'"),
+        ("[methods.falcon]\nepsilon = 1", "Did you mean 'epsilons'"),
         ("[methods.falcon.base]\nmethod = 'dropout'", "unknown setting 'base'"),
         ("name = 'x'", r"expected tables \[methods.NAME\] and nothing else"),
         ("[methods]\nfalcon = 3", "expected a table of settings, got 3"),

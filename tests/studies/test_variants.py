@@ -116,8 +116,8 @@ def test_names_of_swept_variants_are_readable_and_fit_a_folder(
     ("tables", "message"),
     [
         ('[variants.a]\n"falcn.share" = 0.5', r"variants\.a: falcn\.share: .* mean 'falcon'"),
-        ('[variants.a]\n"falcon.shar" = 0.5', r"variants\.a: Falcon: .*mean 'share'"),
-        ('[variants.a]\n"falcon.share" = 2.0', r"variants\.a: .*share.* less than or equal to 1"),
+        ('[variants.a]\n"falcon.epsilon" = 0.5', r"variants\.a: Falcon: .*mean 'epsilons'"),
+        ('[variants.a]\n"falcon.share" = 2.0', r"variants\.a: .*fraction.* less than or equal"),
         ('[variants.a]\n"falcon.seed" = 2', r"variants\.a: methods.falcon: seed is set by the run"),
         ('[variants.a]\nshifts = ["shear"]', r"variants\.a: shifts cannot differ"),
         ('[variants.a]\n"dataset.count" = 3', r"variants\.a: dataset\.count cannot differ"),
