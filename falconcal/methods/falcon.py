@@ -12,7 +12,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from falconcal.core.settings import (
@@ -25,7 +25,7 @@ from falconcal.core.settings import (
     settings,
 )
 from falconcal.data import Batches, Bounds
-from falconcal.methods.falcon_directions import DIRECTIONS, Direction
+from falconcal.methods.falcon_directions import DIRECTIONS, check_direction, shift_batch
 from falconcal.shifts.fgsm import EPSILONS
 from falconcal.training import Objective, Step, TrainingMethod, adam, annealed
 from falconcal.training.losses import (
@@ -47,6 +47,7 @@ def _bounds(value: object) -> object:
 
 
 InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds)]
+Direction = Annotated[str, AfterValidator(check_direction)]
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
 
@@ -88,7 +89,10 @@ class Falcon(TrainingMethod):
     epsilons: Strengths = EPSILONS
     """Perturbation sizes epsilon as fractions of the input range; one is drawn per batch."""
     directions: Directions = ("adversarial",)
-    """Directions of perturbation; one is drawn per batch. The paper has only the adversarial."""
+    """Directions of perturbation; one is drawn per batch. The paper has only the adversarial; names
+    of shifts may stand beside it or instead, their strengths drawn from their own levels."""
+    shift_levels: Literal["batch", "example"] = "batch"
+    """Whether the level of a shift is drawn once per batch or for each example."""
     bins: Count = 10
     """Number M of confidence bins of the calibration loss."""
     statistics: Literal["both", "clean"] = "clean"
@@ -145,6 +149,8 @@ def perturbed(falcon: Falcon, step: Step) -> Tensor:
     """Return the batch moved by an epsilon in a direction, both drawn once per batch."""
     epsilon = falcon.epsilons[_draw(len(falcon.epsilons), step)]
     direction = falcon.directions[_draw(len(falcon.directions), step)]
+    if direction not in DIRECTIONS:
+        return shift_batch(step, direction, per_example=falcon.shift_levels == "example")
     return DIRECTIONS[direction](step, epsilon)
 
 

@@ -1,21 +1,21 @@
 """Directions in which FALCON's calibration step perturbs a batch.
 
 The paper has only the adversarial one. Each takes a step of training and an epsilon, and returns
-the perturbed batch as it enters the model: inputs, or the embeddings of tokens.
+the perturbed batch as it enters the model: inputs, or the embeddings of tokens. Any shift of the
+library can be a direction too, its strength drawn from its own levels instead of the epsilons.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.data import Bounds
+from falconcal.errors import UsageError, did_you_mean
+from falconcal.shifts import SHIFTS, Shift, find_computed_shift
 from falconcal.shifts.fgsm import perturb
 from falconcal.training import Step
-
-Direction = Literal["adversarial", "random_sign", "gaussian", "mixup", "erase"]
 
 
 def perturb_batch(step: Step, direction: Tensor, epsilon: float) -> Tensor:
@@ -95,3 +95,64 @@ DIRECTIONS: dict[str, Callable[[Step, float], Tensor]] = {
     "mixup": mixup,
     "erase": erase,
 }
+
+
+def check_direction(name: str) -> str:
+    """Return the name of a direction: one of the table, or a shift that needs no more than a batch.
+
+    Raises:
+        ValueError: If there is no such direction or shift, with the nearest names.
+    """
+    if name in DIRECTIONS:
+        return name
+    try:
+        shift = find_computed_shift(name)
+    except UsageError:
+        known = [*DIRECTIONS, *SHIFTS]
+        raise ValueError(f"has no direction {name!r}. {did_you_mean(name, known)}") from None
+    if set(shift.needs) & {"tokens", "texts"}:
+        raise ValueError(f"cannot be {name!r}, which needs more than a batch in training")
+    return name
+
+
+def shift_batch(step: Step, name: str, per_example: bool) -> Tensor:
+    """Return the batch under a shift, at a level drawn for the batch or for each example.
+
+    Images of another range are shifted as pixels from 0 to 1; tokens are embedded after it.
+    """
+    shift = find_computed_shift(name)
+    before, whole = step.processes.span(step.labels)
+    seed = int(torch.randint(2**31, (), generator=step.random))
+    drawn = torch.randint(1, len(shift.strengths), (whole,), generator=step.random)
+    levels = drawn[before : before + len(step.labels)] if per_example else drawn[:1]
+    examples = torch.arange(before, before + len(step.labels))
+    if not per_example:
+        return _shifted(step, shift, int(levels), seed, slice(None), examples)
+    point = step.point().detach().clone()
+    for level in levels.unique().tolist():
+        rows = (levels == level).to(point.device)
+        point[rows] = _shifted(step, shift, level, seed, rows, examples)
+    return point
+
+
+def _shifted(
+    step: Step, shift: Shift, level: int, seed: int, rows: Tensor | slice, examples: Tensor
+) -> Tensor:
+    """Return some rows of the batch at a level, as they enter the model."""
+    inputs, bounds = step.inputs.detach(), step.bounds
+    pixels = inputs.ndim == 4 and bounds is not None and "model" not in shift.needs
+    low, scale = (bounds.low, bounds.range) if pixels and bounds is not None else (0.0, 1.0)
+    unit = Bounds(0.0, 1.0) if pixels else bounds
+    moved = shift.at(
+        (inputs[rows] - low) / scale if pixels else inputs[rows],
+        level,
+        seed=seed,
+        examples=examples.to(inputs.device)[rows],
+        model=step.unwrapped,
+        labels=step.labels[rows],
+        bounds=unit,
+        others=(inputs - low) / scale if pixels else inputs,
+    )
+    if pixels:
+        return moved.clamp(0, 1) * scale + low
+    return step.perturbation_point.point(moved).detach()

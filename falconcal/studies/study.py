@@ -363,6 +363,18 @@ def _check_shifts(study: Study) -> None:
             )
 
 
+def _check_untested(study: Study, name: str, directions: Iterable[str]) -> None:
+    """Refuse a method that calibrates on what the study tests."""
+    tested = {part.strip() for shift in study.shifts for part in shift.split("|")}
+    known = [part.strip() for one in directions for part in one.split("|")]
+    for direction in known:
+        if direction in tested:
+            raise UsageError(
+                f"methods.{name}: directions holds {direction}, which the study tests: a study "
+                "never calibrates on what it tests. Take it out of directions or of shifts."
+            )
+
+
 def _check_methods(study: Study) -> None:
     """Make every method once, so that a wrong setting is found before a run."""
     check_names("method", study.methods)
@@ -378,6 +390,7 @@ def _check_methods(study: Study) -> None:
                 "calibrated, or a table base of its own; without it an untrained network "
                 "would be calibrated."
             )
+        _check_untested(study, name, getattr(trained, "directions", ()))
         if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
             raise UsageError(
                 f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '

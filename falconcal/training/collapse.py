@@ -1,10 +1,27 @@
-"""A warning when training ended with a model that knows nothing."""
+"""Warnings when training ended with a model that knows nothing, or dares nothing."""
 
 import warnings
 
-from falconcal.errors import CollapseWarning
-from falconcal.metrics import accuracy
+from falconcal.errors import CalibrationWarning, CollapseWarning
+from falconcal.metrics import accuracy, mean_confidence
 from falconcal.metrics.predictions import Predictions
+
+TIMID = 0.25  # mean confidence this far below accuracy
+
+
+def warn_if_timid(predictions: Predictions) -> None:
+    """Warn when training has driven mean confidence far below accuracy."""
+    if (predictions.labels < 0).any():
+        return  # the accuracy is not known
+    right, sure = accuracy(predictions), mean_confidence(predictions)
+    if sure > right - TIMID:
+        return
+    warnings.warn(
+        f"training left the model timid: validation accuracy {right:.3f} at mean confidence "
+        f"{sure:.3f}. Lower entropy_weight where the method has it, train longer, or recalibrate.",
+        CalibrationWarning,
+        stacklevel=4,
+    )
 
 
 def warn_if_collapsed(predictions: Predictions) -> None:

@@ -34,7 +34,7 @@ from falconcal.models.predict import predict
 from falconcal.training.averaging import Average
 from falconcal.training.batches import Batch, accumulation_groups, own_generators
 from falconcal.training.checkpoints import load_checkpoint, next_checkpoint, save_checkpoint
-from falconcal.training.collapse import warn_if_collapsed
+from falconcal.training.collapse import warn_if_collapsed, warn_if_timid
 from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.context import (
     MakeAuxiliary,
@@ -80,7 +80,9 @@ def fit_objectives(
         _train(fabric, task)
     if fabric.global_rank == 0:
         with seeded_random(settings.seed):  # iterating over a DataLoader draws random numbers
-            warn_if_collapsed(predict(model, validation, single_process=True))
+            answers = predict(model, validation, single_process=True)
+            warn_if_collapsed(answers)
+            warn_if_timid(answers)
     return model.eval()
 
 
