@@ -1,4 +1,4 @@
-"""FALCON's calibration step over any shift: the same bits as the shift alone, per batch or example."""
+"""FALCON's calibration step over any shift: what the shift does alone, per batch or example."""
 
 import pytest
 import torch
