@@ -53,7 +53,7 @@ def _row(study: str, checkouts: list[Path], python: str) -> list[str]:
             problem = _run(study, changes, checkout, folder / home, python)
             if problem:
                 return [study, *[""] * 5, f"not run in {checkout.name}: {problem}"]
-        row = [study, *_compare(folder / "0", folder / "1")]
+        row = [study, *compare(folder / "0", folder / "1")]
     print(" | ".join(row), file=sys.stderr, flush=True)
     return row
 
@@ -76,7 +76,7 @@ def _run(study: str, changes: list[str], checkout: Path, out: Path, python: str)
     return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout).splitlines()[-1]
 
 
-def _compare(before: Path, after: Path) -> list[str]:
+def compare(before: Path, after: Path) -> list[str]:
     """Return how much was compared, and what differs."""
     runs = sorted(path.parent.relative_to(before) for path in before.glob("runs/*/*/*/run.json"))
     others = {path.parent.relative_to(after) for path in after.glob("runs/*/*/*/run.json")}
@@ -84,7 +84,7 @@ def _compare(before: Path, after: Path) -> list[str]:
     first, second = (_table(folder / "rows.parquet") for folder in (before, after))
     problems += _different_rows(first, second)
     counts = dict.fromkeys(("scores", "weights", "history"), 0)
-    for run in runs if not problems else ():
+    for run in sorted(others.intersection(runs)):
         for kind, count, same in _files(before / run, after / run):
             counts[kind] += count
             problems += [] if same else [f"{kind} of {run.relative_to('runs')}"]

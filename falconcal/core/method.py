@@ -1,4 +1,4 @@
-"""What a method is: a frozen dataclass of settings with one verb, and a word on what it returns."""
+"""What a method is: a frozen dataclass of settings with one verb, ``fit``."""
 
 import dataclasses
 from typing import Annotated, Any, Protocol, TypeVar, cast, runtime_checkable
@@ -11,24 +11,23 @@ from falconcal.core.batch import Batches
 
 @runtime_checkable
 class Method(Protocol):
-    """``fit`` returns a module, inputs in and logits out, whatever the method."""
+    """Settings with a ``fit``, which returns a module: inputs in, logits out."""
 
     def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module: ...
 
 
 @runtime_checkable
 class BuildsModule(Method, Protocol):
-    """A method whose ``fit`` returns something other than the model it was given.
+    """A method that can build what its ``fit`` returns without training it.
 
-    ``build`` puts the same thing together around a model without training it, so that stored
-    weights can be loaded into it.
+    Stored weights are loaded into what ``build`` returns.
     """
 
     def build(self, model: nn.Module) -> nn.Module: ...
 
 
 def build_untrained(method: Method | None, model: nn.Module) -> nn.Module:
-    """Return what ``fit`` would return, not trained: settings and weights make it whole."""
+    """Return what ``fit`` would return, not trained, for stored weights to be loaded into."""
     return method.build(model) if isinstance(method, BuildsModule) else model
 
 
@@ -50,7 +49,7 @@ def innermost_method(method: Method) -> Method:
 
 
 def chooses_epoch(method: Method) -> bool:
-    """Tell whether the epoch that is kept is chosen by validation data."""
+    """Return whether the epoch that is kept is chosen by validation data."""
     trained = innermost_method(method)
     best = getattr(trained, "keep", "last") == "best"
     return best or getattr(trained, "patience", None) is not None
