@@ -132,7 +132,9 @@ def _passes(
     for inputs, _ in examples.batches(PREDICTION_BATCH_SIZE):
         logits, outputs = observed(model, inputs, stages)
         empty = logits.new_zeros(len(logits), 0).double()
-        yield logits, empty if observer is None else observer.features(views(outputs), logits)
+        if observer is not None:
+            empty = observer.features(views(outputs, observer.layout.kind), logits)
+        yield logits, empty
 
 
 def learned(

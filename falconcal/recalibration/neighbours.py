@@ -22,7 +22,7 @@ from falconcal.core.module_state import flush_denormals, inference_mode_of, to_m
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
 from falconcal.recalibration.buffers import size_buffers_as_stored
-from falconcal.recalibration.stages import observe, views
+from falconcal.recalibration.stages import ViewKind, observe, views
 
 BLOCK = 32  # rows worked on at a time: always as many, so that a batch's size changes no bits
 SMALLEST = 1e-6  # distance below which two examples count as one
@@ -38,6 +38,7 @@ class Layout:
     k: int
     labels: bool  # whether neighbours' labels count
     logits: bool  # whether the logits count
+    kind: ViewKind = "grid"
 
 
 class Neighbours(nn.Module):
@@ -119,7 +120,7 @@ class Neighbours(nn.Module):
     def forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the model's logits (N, C) and the standardised features (N, F)."""
         logits, outputs = observe(model, inputs, self.layout.stages)
-        features = self.features(views(outputs), logits)
+        features = self.features(views(outputs, self.layout.kind), logits)
         return logits, (features - self.centre) / self.spread
 
 
@@ -131,18 +132,19 @@ def stored_neighbours(
     k: int,
     labels: bool,
     logits: bool,
+    kind: ViewKind,
     widest: int,
     dtype: torch.dtype,
 ) -> Neighbours:
     """Return the examples of ``home`` as the model's stages see them, to measure distances to."""
     passes = [
-        views(observed(model, inputs, stages)[1])
+        views(observed(model, inputs, stages)[1], kind)
         for inputs, _ in home.batches(PREDICTION_BATCH_SIZE)
     ]
     seen = {name: torch.cat([one[name] for one in passes]) for name in passes[0]}
     widths = tuple(min(view.shape[1], widest) for view in seen.values())
     neighbours = Neighbours()
-    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits)
+    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind)
     first = next(iter(seen.values()))
     neighbours.store(layout, seen, home.labels.to(first.device), dtype)
     return neighbours

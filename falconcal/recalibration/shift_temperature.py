@@ -19,7 +19,7 @@ from falconcal.data import Examples
 from falconcal.recalibration.calibrator import Calibrator, Parameters
 from falconcal.recalibration.ladder import Perturbed, input_form
 from falconcal.recalibration.neighbours import Neighbours, in_blocks, stored_neighbours
-from falconcal.recalibration.stages import check_stages, find_stages
+from falconcal.recalibration.stages import ViewKind, check_stages, find_stages
 from falconcal.recalibration.temperature_map import Form, fit_temperatures, temperatures
 
 StageNames = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -63,6 +63,9 @@ class ShiftTemperature(Calibrator):
     chooses so), ``free`` or ``constant`` by name."""
     stages: StageNames | None = None
     """Names of the layers to look at, ``input`` and ``logits`` among them; None finds them."""
+    views: ViewKind = "grid"
+    """How maps and sequences of a stage are seen: on a ``grid`` of 4 x 4 means, ``pooled`` to one
+    mean per channel, or ``both``."""
     stored: Count = 2000
     """Training examples that are kept to measure distances to, at most; equally many per class."""
     neighbours: Count = 10
@@ -94,6 +97,7 @@ class ShiftTemperature(Calibrator):
             k=self.neighbours,
             labels=table if self.use_labels == "auto" else self.use_labels,
             logits=not table if self.use_logits == "auto" else self.use_logits,
+            kind=self.views,
             widest=self.widest,
             dtype=torch.float16 if self.half_precision else torch.float32,
         )

@@ -2,13 +2,13 @@
 
 Without a list of names the stages are found by one pass with hooks: the input, what the network's
 blocks give out (of plain layers the last of those that keep the shape), what its last layer is
-given, and the logits. A map, a sequence or an image is seen in two ways: pooled, which says what is
-there, and on a coarse grid, which says where it is.
+given, and the logits. A map or a sequence can be seen in two ways: pooled, which says what is
+there, and on a coarse grid, which says where it is; the input is seen on a grid.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ MOST = 5  # stages between the input and the logits
 FEWEST = 5  # below which blocks are opened and their parts looked at
 
 Outputs = dict[str, Tensor]
+ViewKind = Literal["grid", "pooled", "both"]
 
 
 def observe(model: nn.Module, inputs: Tensor, stages: Sequence[str]) -> tuple[Tensor, Outputs]:
@@ -177,8 +178,8 @@ def _thinned(names: list[str], most: int) -> list[str]:
     return [names[place] for place in places]
 
 
-def views(outputs: Outputs) -> dict[str, Tensor]:
-    """Return each stage as vectors, pooled and on a grid where it has a place: (N, D) by name."""
+def views(outputs: Outputs, kind: ViewKind) -> dict[str, Tensor]:
+    """Return each stage as vectors (N, D) by name; maps and sequences on a grid, pooled, or both."""
     found: dict[str, Tensor] = {}
     for stage, output in outputs.items():
         output = output.float()
@@ -187,8 +188,10 @@ def views(outputs: Outputs) -> dict[str, Tensor]:
         elif output.ndim == 2:
             found[stage] = output
         elif output.ndim in (3, 4):
-            found[f"{stage} pooled"] = _pooled(output, 1).flatten(1)
-            found[f"{stage} grid"] = _pooled(output, GRID).flatten(1)
+            if kind != "grid":
+                found[f"{stage} pooled"] = _pooled(output, 1).flatten(1)
+            if kind != "pooled":
+                found[f"{stage} grid"] = _pooled(output, GRID).flatten(1)
     return found
 
 

@@ -6,7 +6,7 @@ from falconcal.errors import CalibrationWarning, CollapseWarning
 from falconcal.metrics import accuracy, mean_confidence
 from falconcal.metrics.predictions import Predictions
 
-TIMID = 0.25  # mean confidence this far below accuracy
+TIMID = 0.3  # of the way from chance to accuracy, what mean confidence must reach
 
 
 def warn_if_timid(predictions: Predictions) -> None:
@@ -14,7 +14,8 @@ def warn_if_timid(predictions: Predictions) -> None:
     if (predictions.labels < 0).any():
         return  # the accuracy is not known
     right, sure = accuracy(predictions), mean_confidence(predictions)
-    if sure > right - TIMID:
+    chance = 1 / predictions.log_probs.shape[1]
+    if right < chance + 0.1 or sure - chance > TIMID * (right - chance):
         return
     warnings.warn(
         f"training left the model timid: validation accuracy {right:.3f} at mean confidence "

@@ -93,7 +93,14 @@ def test_the_network_of_units_by_hand() -> None:
 
 def kept(count: int = 30, **changes: object) -> tuple[nn.Module, Examples, Neighbours]:
     model, home = small_network().eval(), stripes(count)
-    values = {"k": 3, "labels": True, "logits": True, "widest": 1024, "dtype": torch.float32}
+    values = {
+        "k": 3,
+        "labels": True,
+        "logits": True,
+        "kind": "both",
+        "widest": 1024,
+        "dtype": torch.float32,
+    }
     stages = find_stages(model, home.inputs[:2])
     return model, home, stored_neighbours(model, home, stages, **{**values, **changes})  # type: ignore[arg-type]
 
@@ -102,11 +109,11 @@ def test_distances_equal_brute_force() -> None:
     model, home, neighbours = kept()
     inputs = stripes(5, seed=8).inputs
     logits, outputs = observe(model, inputs, neighbours.layout.stages)
-    features = neighbours.features(views(outputs), logits)
+    features = neighbours.features(views(outputs, "both"), logits)
     _, stored = observe(model, home.inputs, neighbours.layout.stages)
     for number, name in enumerate(neighbours.layout.views):
         mine, theirs = (
-            nn.functional.normalize(views(one)[name], dim=1) for one in (outputs, stored)
+            nn.functional.normalize(views(one, "both")[name], dim=1) for one in (outputs, stored)
         )
         distances = (mine[:, None] - theirs[None]).double().square().sum(2).sqrt()  # (5, 30)
         third = distances.sort(1).values[:, 2]
@@ -122,7 +129,7 @@ def test_any_batch_gives_the_same_bits_of_the_same_stages() -> None:
     model, _, neighbours = kept()
     inputs = stripes(70, seed=8).inputs
     logits, outputs = observe(model, inputs, neighbours.layout.stages)
-    seen = views(outputs)
+    seen = views(outputs, "both")
     whole = neighbours.features(seen, logits)
     for size in (1, 3, 32, 50):
         parts = [
@@ -177,6 +184,8 @@ FORMS = [
     {"form": "free"},
     {"widest": 8},
     {"use_labels": True},
+    {"views": "pooled"},
+    {"views": "both"},
     {"half_precision": True},
 ]
 
