@@ -179,7 +179,7 @@ def _thinned(names: list[str], most: int) -> list[str]:
 
 
 def views(outputs: Outputs, kind: ViewKind) -> dict[str, Tensor]:
-    """Return each stage as vectors (N, D) by name; maps and sequences on a grid, pooled, or both."""
+    """Return each stage as vectors (N, D) by name, maps and sequences as the kind says."""
     found: dict[str, Tensor] = {}
     for stage, output in outputs.items():
         output = output.float()

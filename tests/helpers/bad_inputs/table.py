@@ -164,7 +164,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("report good/out --figures gif", 2, "gif"),
     ("report good/out extra", 2, "extra"),
     ("compare good/out", 2, "two or more"),
-    ("compare good/out good/out", 2, "named 2 times"),
+    ("compare good/out good/out", 2, "given 2 times"),
     ("compare good/out nowhere", 1, "nowhere"),
     ("compare good/out a_file", 1, "a_file"),
     ("compare good/out bad/out/no-name", 1, "bad/out/no-name"),
