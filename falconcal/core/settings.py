@@ -60,6 +60,7 @@ def described_settings(cls: type) -> dict[str, str]:
     pydantic keeps a description in the class whose source has it, so it is looked for in the
     class itself and then in those that it inherits from.
     """
+    cls = getattr(cls, "func", cls)  # an entry of a table may fix some settings of a class
     fields_of_classes = [vars(base).get("__pydantic_fields__", {}) for base in cls.__mro__]
     return {
         setting.name: next(
@@ -176,3 +177,22 @@ def _with_present_names(instance: Any, values: dict[str, Any]) -> dict[str, Any]
     for name in values.keys() - renamed.keys():
         warnings.warn(f"{name} is now called {RENAMED[name]}.", FutureWarning, stacklevel=3)
     return renamed
+
+
+def with_later_settings(
+    kind: Any, stored: Mapping[str, Any], present: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return stored settings with the defaults of those that the class has got since.
+
+    A setting that did not exist then has a default that changes nothing. ``present`` are the
+    settings that they are compared with.
+    """
+    later = {}
+    for field in dataclasses.fields(kind):
+        if field.name in stored or field.name not in present:
+            continue
+        if field.default_factory is not dataclasses.MISSING:
+            later[field.name] = _plain(field.default_factory())
+        elif field.default is not dataclasses.MISSING:
+            later[field.name] = _plain(field.default)
+    return {**stored, **later}

@@ -14,7 +14,7 @@ from typing import Any
 import filelock
 
 from falconcal.core import distributed
-from falconcal.core.settings import renamed_settings
+from falconcal.core.settings import renamed_settings, with_later_settings
 from falconcal.errors import UserError
 from falconcal.io.atomic import obstacle, write_text
 from falconcal.io.output_folder import (
@@ -25,7 +25,7 @@ from falconcal.io.output_folder import (
     check_names,
     file_name,
 )
-from falconcal.methods import are_same_class
+from falconcal.methods import METHODS, are_same_class
 from falconcal.studies.run_files import is_whole, read_json, to_json
 from falconcal.studies.study import REFERENCE_METHOD
 from falconcal.training import checkpointing
@@ -236,13 +236,20 @@ def _differences(old: dict[str, Any], new: dict[str, Any], place: str = "") -> I
         if not both and (name in MAY_GROW or place.removesuffix(".") in MAY_GROW):
             continue
         if both and isinstance(old[key], dict) and isinstance(new[key], dict):
-            yield from _differences(old[key], new[key], f"{name}.")
+            stored = _with_later(key, old[key], new[key]) if place else old[key]
+            yield from _differences(stored, new[key], f"{name}.")
         elif both and key == "method" and are_same_class(old[key], new[key]):
             continue  # their bases, which are stored too, make the difference
         elif old.get(key) != new.get(key):  # None equals a setting that did not exist
             there = json.dumps(old[key]) if key in old else "not set"
             here = json.dumps(new[key]) if key in new else "not set"
             yield f"{name}: {there} there, {here} now"
+
+
+def _with_later(name: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored settings of a method with those that it has got since."""
+    kind = METHODS.get(str(new.get("method", name)))
+    return old if kind is None else with_later_settings(kind, renamed_settings(new, old), new)
 
 
 def _key(settings: Path) -> tuple[str, str, int]:

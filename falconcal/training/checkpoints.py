@@ -20,7 +20,7 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 from torch.optim import Optimizer
 
-from falconcal.core.settings import Count, renamed_settings, settings
+from falconcal.core.settings import Count, renamed_settings, settings, with_later_settings
 from falconcal.errors import UserError
 from falconcal.io.atomic import as_path
 from falconcal.io.tensors import read_tensors, write_tensors
@@ -152,12 +152,14 @@ def save_checkpoint(checkpoint: Checkpoint, identity: dict[str, Any], state: Tra
     checkpoint.written = time.monotonic()
 
 
-def load_checkpoint(checkpoint: Checkpoint, identity: dict[str, Any], state: TrainingState) -> None:
+def load_checkpoint(
+    checkpoint: Checkpoint, identity: dict[str, Any], state: TrainingState, training: Any
+) -> None:
     """Bring the state to where the checkpoint was written; without a file nothing changes."""
     if not checkpoint.file.exists():
         return
     tensors, metadata = read_tensors(checkpoint.file)
-    _check_identity(checkpoint.file, metadata, identity)
+    _check_identity(checkpoint.file, metadata, identity, training)
     with _damage_named(checkpoint.file):
         _restore(metadata, tensors, state)
 
@@ -325,7 +327,9 @@ def _restore_selector(
     ]
 
 
-def _check_identity(file: Path, metadata: dict[str, Any], expected: dict[str, Any]) -> None:
+def _check_identity(
+    file: Path, metadata: dict[str, Any], expected: dict[str, Any], training: Any
+) -> None:
     if metadata.get("format") != CHECKPOINT_FORMAT:
         raise UserError(
             f"expected a checkpoint of format {CHECKPOINT_FORMAT}, got {metadata.get('format')} in "
@@ -339,7 +343,8 @@ def _check_identity(file: Path, metadata: dict[str, Any], expected: dict[str, An
         )
     if isinstance(found.get("settings"), dict):
         known = expected["settings"]
-        found = {**found, "settings": renamed_settings(known, found["settings"])}
+        stored = renamed_settings(known, found["settings"])
+        found = {**found, "settings": with_later_settings(training, stored, known)}
     for name in sorted({*expected, *found}):
         was, now = _stated(found.get(name)), _stated(expected.get(name))
         if was != now:

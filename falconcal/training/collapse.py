@@ -6,7 +6,7 @@ from falconcal.errors import CalibrationWarning, CollapseWarning
 from falconcal.metrics import accuracy, mean_confidence
 from falconcal.metrics.predictions import Predictions
 
-TIMID = 0.3  # of the way from chance to accuracy, what mean confidence must reach
+TIMID = 0.27  # of the way from chance to accuracy, what mean confidence must reach
 
 
 def warn_if_timid(predictions: Predictions) -> None:

@@ -163,7 +163,7 @@ def _resumed_state(context: TrainingContext) -> TrainingState:
         generators=own_generators(context.batches),
     )
     if task.checkpoint is not None:
-        load_checkpoint(task.checkpoint, context.identity(), state)
+        load_checkpoint(task.checkpoint, context.identity(), state, task.settings)
     for record in state.records if task.result_file is None else []:
         publish(record)
     return state

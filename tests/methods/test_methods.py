@@ -30,7 +30,7 @@ from falconcal.methods import mixup as mixup_module
 from falconcal.methods.evidential import EvidenceForm, evidential_terms
 from falconcal.metrics import accuracy
 from falconcal.models.predict import predict
-from falconcal.recalibration import Temperature
+from falconcal.recalibration import Calibrator, Temperature
 from falconcal.shifts.fgsm import fgsm
 from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.training import Step, TrainingMethod
@@ -188,7 +188,8 @@ def test_a_part_held_in_inference_mode_stays_there(name: str, tiny: Dataset) -> 
 def test_a_loader_that_draws_leaves_the_callers_random_state(name: str, tiny: Dataset) -> None:
     data = TensorDataset(tiny.train.inputs, tiny.train.labels)
     loaders: list[Any] = [DataLoader(data, batch_size=30, shuffle=True) for _ in range(2)]
-    loaders[0].bounds = tiny.bounds
+    for loader in loaders:
+        loader.bounds = tiny.bounds
     model, state = small_network(), torch.get_rng_state()
     made(name, epochs=1).fit(model, *loaders)
     assert torch.equal(state, torch.get_rng_state())
@@ -232,7 +233,8 @@ def test_empty_data_and_unknown_classes_are_refused(name: str, tiny: Dataset) ->
 def test_every_method_and_setting_is_in_the_docs(name: str) -> None:
     page = (ROOT / "docs" / "methods.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
-    common = settings_of(TrainingMethod) if name in TRAINED else {"base"}
+    common = settings_of(TrainingMethod if name in TRAINED else Calibrator)
+    common = {"base"} if name in ("mc_dropout", "ensemble", "falcon_ensemble") else common
     for setting in settings_of(METHODS[name]) - common:
         assert f"`{setting}`" in row
 
@@ -241,6 +243,9 @@ def test_every_common_setting_is_in_the_docs() -> None:
     page = (ROOT / "docs" / "methods.md").read_text()
     common = page.partition("Methods that train have in common")[2].partition("\n\n")[0]
     for setting in settings_of(TrainingMethod):
+        assert f"`{setting}`" in common
+    common = page.partition("Calibrators have in common")[2].partition("\n\n")[0]
+    for setting in settings_of(Calibrator):
         assert f"`{setting}`" in common
 
 

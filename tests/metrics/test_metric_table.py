@@ -59,6 +59,7 @@ def share_of_sure(scores: Scores) -> float:
     return float((scores.confidence > 0.9).double().mean())
 
 
+@pytest.mark.end_to_end
 def test_one_entry_is_picked_up_everywhere(
     monkeypatch: pytest.MonkeyPatch, tiny: Dataset, tmp_path: Path
 ) -> None:
