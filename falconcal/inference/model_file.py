@@ -44,11 +44,13 @@ from falconcal.metrics.predictions import Data
 from falconcal.models import MODELS, is_factory
 from falconcal.models.predict import check_logits
 from falconcal.models.prepared_model import with_preparation
+from falconcal.recalibration.neighbours import stored_examples
 
 KIND, FORMAT = "model", 2  # 2 states how images are framed; files of 1 are read too
 LARGEST_EXAMPLE = 2**25  # numbers of one example: a colour image of 3,300 x 3,300 pixels
 
 Numbers = Annotated[tuple[float, ...], Field(strict=False)]
+NonNegativeCount = Annotated[int, Field(ge=0)]
 
 
 def _from_table(kind: Callable[..., object]) -> BeforeValidator:
@@ -105,6 +107,10 @@ class ModelMetadata:
 
     risks: Annotated[RiskTable | None, _from_table(RiskTable)] = None
     """Errors on validation data by confidence threshold, for ``falconcal predict --risk``."""
+
+    training_examples: NonNegativeCount = 0
+    """Number of training examples whose features the file holds, as shift temperature keeps them;
+    a file that holds some is as private as the data."""
 
     version: str = falconcal.__version__
     """The version of falconcal that wrote the file."""
@@ -205,6 +211,7 @@ def save(
         framing=framing or _usual_framing(shape, tokens),
         method=None if method is None else plain_settings(method),
         risks=None if validation is None else risk_table(validation),
+        training_examples=stored_examples(model),
     )
     _check_metadata(metadata)
     plain = _plain_json(metadata)

@@ -150,6 +150,12 @@ def stored_neighbours(
     return neighbours
 
 
+def stored_examples(model: nn.Module) -> int:
+    """Return how many training examples a model holds features of."""
+    parts = [part for part in model.modules() if isinstance(part, Neighbours)]
+    return sum(len(part.labels) for part in parts)
+
+
 def observed(
     model: nn.Module, inputs: Tensor, stages: Sequence[str]
 ) -> tuple[Tensor, dict[str, Tensor]]:

@@ -191,8 +191,7 @@ def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
 
 def without_tested(study: Study, method: Calibrator, reporter: RunReporter) -> Calibrator:
     """Return a calibrator that is fitted on nothing that the study tests, and say what that was."""
-    tested = [one.name for one in (*study.all_shifts(), *study.all_outliers())]
-    mine = method.ladder.tested_families(tested)
+    mine = method.ladder.tested_families((*study.shifts, *study.outliers))
     if not mine:
         return method
     reporter.note(f"not fitted on {', '.join(mine)}, which the study tests")

@@ -245,7 +245,9 @@ def test_saved_and_loaded_it_gives_the_same_bits(tmp_path: Path) -> None:
         trusted, file, "lenet", classes=dataset.classes, shape=few.shape, bounds=dataset.bounds,
         method=method,
     )  # fmt: skip
-    loaded = falconcal.load(file).model
+    saved = falconcal.load(file)
+    assert saved.metadata.training_examples == 20  # whoever gets the file can know
+    loaded = saved.model
     inputs = dataset.test.first(33).inputs
     with torch.no_grad():
         assert torch.equal(loaded(inputs), trusted(inputs))

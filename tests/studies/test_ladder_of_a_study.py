@@ -23,7 +23,8 @@ class Notes:
     [('["shear"]', []), ('["contrast", "shear | wave"]', ["contrast", "wave"])],
 )
 def test_tested_families_are_left_out_of_the_ladder(tested: str, left: list[str]) -> None:
-    study, notes = read_own(TEXT, "test", [f"shifts={tested}"]), Notes()
+    changes = [f"shifts={tested}", 'selection_shifts=["swirl"]']  # these are not tested
+    study, notes = read_own(TEXT, "test", changes), Notes()
     method = without_tested(study, ShiftTemperature(), notes)  # type: ignore[arg-type]
     assert list(method.leave_out) == left
     assert set(left).isdisjoint(method.ladder.families("image"))
@@ -33,6 +34,6 @@ def test_tested_families_are_left_out_of_the_ladder(tested: str, left: list[str]
 
 
 def test_a_calibrator_on_clean_data_stays_as_it_is() -> None:
-    study = read_own(TEXT, "test", ['shifts=["contrast"]'])
+    study = read_own(TEXT, "test", ['shifts=["contrast"]', "selection_shifts=[]"])
     method = Temperature()
     assert without_tested(study, method, Notes()) == method  # type: ignore[arg-type]
