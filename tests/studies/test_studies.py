@@ -81,7 +81,7 @@ def test_digits_follows_the_protocol() -> None:
     assert (digits.dataset, digits.model, list(digits.methods)) == (
         "digits",
         "lenet",
-        ["dropout", "falcon"],
+        ["dropout", "falcon", "falcon_shift_temperature"],
     )
     assert set(digits.selection_shifts) == {"gaussian_noise", "gaussian_blur", "contrast"}
 
