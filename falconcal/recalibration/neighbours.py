@@ -104,8 +104,8 @@ class Neighbours(nn.Module):
         """Return the features of one block of rows, (BLOCK, sum of widths + C) -> (BLOCK, F)."""
         layout = self.layout
         widths = [*layout.widths, columns.shape[1] - sum(layout.widths)]
-        *seen, logits = columns.split(widths, 1)
-        kept = self.stored.to(columns).split(list(layout.widths), 1)
+        *seen, logits = torch.split(columns, widths, 1)
+        kept = torch.split(self.stored.to(columns), list(layout.widths), 1)
         distances = [_distances(*pair) for pair in zip(seen, kept, strict=True)]  # (BLOCK, M) each
         k = min(layout.k, len(self.labels))
         features = [one.kthvalue(k, 1).values for one in distances]
@@ -217,7 +217,7 @@ def logit_numbers(logits: Tensor) -> list[Tensor]:
 
 def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return a function of rows, called with equally many at a time, the last block filled up."""
-    blocks = [function(_filled(block))[: len(block)] for block in rows.split(BLOCK)]
+    blocks = [function(_filled(block))[: len(block)] for block in torch.split(rows, BLOCK)]
     return torch.cat(blocks) if blocks else function(_filled(rows))[:0]
 
 

@@ -51,7 +51,7 @@ from optuna.trial import TrialState  # noqa: E402
 
 from falconcal.studies.building import load_study_dataset  # noqa: E402
 from falconcal.studies.tuning.budget import budgeted  # noqa: E402
-from falconcal.studies.tuning.search import Search, make_context, tune  # noqa: E402
+from falconcal.studies.tuning.search import Search, make_trial_context, tune  # noqa: E402
 from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
 from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
 from tests.helpers.paths import STRIPES  # noqa: E402
@@ -422,8 +422,8 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
         lambda _, reference, __: references.append(reference),
     )
     given = search(tmp_path, "model=lenet")
-    make_context(given, budgeted(load_study_dataset(given.study), given.tuning))
-    make_context(given, budgeted(load_study_dataset(given.study), given.tuning))
+    make_trial_context(given, budgeted(load_study_dataset(given.study), given.tuning))
+    make_trial_context(given, budgeted(load_study_dataset(given.study), given.tuning))
     trained, read = (dict(model.named_parameters()) for model in references)
     for name, weight in trained.items():
         assert torch.equal(read[name], weight), name

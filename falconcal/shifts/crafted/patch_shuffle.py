@@ -24,13 +24,16 @@ def patch_shuffle(images: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     check_image_batch(images, "patch_shuffle")
     side = [size // GRID for size in images.shape[2:]]
     inner = images[:, :, : GRID * side[0], : GRID * side[1]]
-    patches = inner.unflatten(2, (GRID, side[0])).unflatten(4, (GRID, side[1]))
+    count, channels = images.shape[:2]
+    patches = inner.reshape(count, channels, GRID, side[0], GRID, side[1])
     patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (N, 16, C, h, w)
     order = patch_order(noise, share).to(images.device)  # (N, 16)
     rows = torch.arange(len(images), device=images.device)[:, None]
-    moved = patches[rows, order].unflatten(1, (GRID, GRID)).permute(0, 3, 1, 4, 2, 5)
+    moved = patches[rows, order].reshape(count, GRID, GRID, channels, *side)
     output = images.clone()
-    output[:, :, : inner.shape[2], : inner.shape[3]] = moved.flatten(4, 5).flatten(2, 3)
+    output[:, :, : inner.shape[2], : inner.shape[3]] = moved.permute(0, 3, 1, 4, 2, 5).reshape(
+        inner.shape
+    )
     return output
 
 

@@ -102,7 +102,7 @@ def tune(
     store.check(search.identity())  # before anything is written, and again under the lock
     dataset = budgeted(load_study_dataset(search.study), search.tuning)
     with child_processes.limited_threads(1), store.opened(search.identity(), wait=-1):
-        context = make_context(search, dataset)
+        context = make_trial_context(search, dataset)
         trial_store = TrialStore(search.directory, search.storage, search.study.name)
         trials = _trials(search, trial_store)
         trial_store.requeue_lost(trials)
@@ -148,7 +148,7 @@ def check_request(search: Search, workers: int) -> None:
     check_storage(search.storage)
 
 
-def make_context(search: Search, dataset: Dataset) -> TrialContext:
+def make_trial_context(search: Search, dataset: Dataset) -> TrialContext:
     """Return what trials share; the reference model is trained once per folder and stored there."""
     study = search.study
     reference = _reference(search, dataset)
@@ -201,7 +201,7 @@ def _work_in_child(search: Search) -> None:
     """Do trials in a child process."""
     trial_store = TrialStore(search.directory, search.storage, search.study.name)
     dataset = budgeted(load_study_dataset(search.study), search.tuning)
-    _work(search, make_context(search, dataset), trial_store, lambda: None)
+    _work(search, make_trial_context(search, dataset), trial_store, lambda: None)
     trial_store.close()
 
 
