@@ -23,7 +23,8 @@ from benchmarks.timing import Figures, cpu_time, repeated, shown, write_figures
 from falconcal.data import Bounds, Examples
 from falconcal.models import LeNet, ResNet
 from falconcal.recalibration import ShiftTemperature
-from falconcal.training.context import to_channels_last, weights_to_channels_last
+from falconcal.training.model_setup import weights_to_channels_last
+from falconcal.training.step import to_channels_last
 
 STORED = (250, 500, 1000, 2000)
 # network, shape of an image, how often it is timed

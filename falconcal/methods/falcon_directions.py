@@ -129,7 +129,7 @@ def shift_batch(step: Step, name: str, per_example: bool) -> Tensor:
     if not per_example:
         return _shifted(step, shift, int(levels), seed, slice(None), examples)
     point = step.point().detach().clone()
-    for level in levels.unique().tolist():
+    for level in set(levels.tolist()):
         rows = (levels == level).to(point.device)
         point[rows] = _shifted(step, shift, level, seed, rows, examples)
     return point

@@ -83,7 +83,7 @@ class Calibrator(abc.ABC):
 
     def fit(
         self, model: nn.Module, train: Batches | None = None, validation: Batches | None = None
-    ) -> nn.Module:
+    ) -> CalibratedModel:
         """Return the model wrapped with its calibration.
 
         Args:

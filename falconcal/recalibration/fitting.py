@@ -47,11 +47,15 @@ class FitSample:
 
     def part(self, which: Tensor) -> "FitSample":
         """Return some of the rows, their weights scaled to sum to 1."""
-        chosen = {
-            name: None if value is None else value[which] for name, value in vars(self).items()
-        }
-        sample = FitSample(**chosen)
-        return replace(sample, weights=sample.weights / sample.weights.sum())
+        weights = self.weights[which]
+        return FitSample(
+            self.log_probs[which],
+            self.labels[which],
+            weights / weights.sum(),
+            self.copies[which],
+            self.examples[which],
+            None if self.features is None else self.features[which],
+        )
 
 
 def fit_on_copies(

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from falconcal.core.settings import Count, settings
 from falconcal.metrics.binning import EDGE_TOLERANCE
-from falconcal.recalibration.calibrator import Calibrator, Parameters, one_vs_rest, renormalised
+from falconcal.recalibration.calibrated_model import Parameters
+from falconcal.recalibration.calibrator import Calibrator, one_vs_rest, renormalised
 
 
 @settings

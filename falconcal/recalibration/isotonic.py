@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from falconcal.core.settings import settings
-from falconcal.recalibration.calibrator import Calibrator, Parameters, one_vs_rest, renormalised
+from falconcal.recalibration.calibrated_model import Parameters
+from falconcal.recalibration.calibrator import Calibrator, one_vs_rest, renormalised
 
 
 @settings

@@ -18,9 +18,9 @@ from torch.nn import functional
 
 from falconcal.core.settings import Count, Seed, settings
 from falconcal.errors import UserError
+from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import (
     Calibrator,
-    Parameters,
     floored_log,
     one_vs_rest,
     renormalised,

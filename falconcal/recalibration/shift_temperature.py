@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from falconcal.core.settings import Count, NonNegative, Seed, settings
 from falconcal.data import Examples
-from falconcal.recalibration.calibrator import Calibrator, Parameters
+from falconcal.recalibration.calibrated_model import Parameters
+from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.ladder import Perturbed, input_form
 from falconcal.recalibration.neighbours import Neighbours, in_blocks, stored_neighbours
 from falconcal.recalibration.stages import ViewKind, check_stages, find_stages
@@ -102,7 +103,7 @@ class ShiftTemperature(Calibrator):
             dtype=torch.float16 if self.half_precision else torch.float32,
         )
 
-    def learn(
+    def learn(  # type: ignore[override]  # it is given features too
         self,
         log_probs: Tensor,
         labels: Tensor,
@@ -130,6 +131,8 @@ class ShiftTemperature(Calibrator):
             return self.form
         return "linear" if features.shape[1] == rising else "monotone"  # no logits: a table
 
-    def apply(self, log_probs: Tensor, *, features: Tensor, weights: Tensor) -> Tensor:
+    def apply(  # type: ignore[override]
+        self, log_probs: Tensor, *, features: Tensor, weights: Tensor
+    ) -> Tensor:
         heat = in_blocks(lambda rows: temperatures(weights, rows), features)  # (N,)
         return (log_probs / heat[:, None]).log_softmax(1)

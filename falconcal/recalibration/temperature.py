@@ -21,7 +21,8 @@ from torch import Tensor
 
 from falconcal.core.settings import settings
 from falconcal.errors import CalibrationWarning
-from falconcal.recalibration.calibrator import Calibrator, Parameters
+from falconcal.recalibration.calibrated_model import Parameters
+from falconcal.recalibration.calibrator import Calibrator
 
 LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought at first
 EXTRA_DECADES = 10  # times ten lower and higher, where a root is known to lie beyond

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.core.settings import NonNegative, settings
-from falconcal.recalibration.calibrator import Calibrator, Parameters
+from falconcal.recalibration.calibrated_model import Parameters
+from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.convex import minimise
 
 

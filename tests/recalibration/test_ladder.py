@@ -8,7 +8,7 @@ import falconcal
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.methods import METHODS, make_method, plain_settings
-from falconcal.recalibration import Calibrator, Temperature
+from falconcal.recalibration import CalibratedModel, Calibrator, Temperature
 from falconcal.recalibration.held_examples import held_examples
 from falconcal.recalibration.ladder import LADDERS, Ladder, Rig, matched_strengths
 from falconcal.recalibration.unit_range import UnitRange, find_unit_range
@@ -104,7 +104,9 @@ def test_every_calibrator_can_be_fitted_under_shift(name: str) -> None:
     fitted = method.fit(learned(), data.batches(30), data.batches(30))
     probs = falconcal.predict(fitted, data).log_probs.exp()
     torch.testing.assert_close(probs.sum(1), torch.ones(90, dtype=probs.dtype))
+    assert isinstance(fitted, CalibratedModel)
     record = fitted.fit_record
+    assert record is not None
     assert {copy.family for copy in record.copies} == {
         "clean",
         "contrast",

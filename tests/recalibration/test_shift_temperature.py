@@ -1,6 +1,7 @@
 """Shift temperature: truths in closed form, brute-force distances, any batch, saved and loaded."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import falconcal
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.recalibration import Isotonic, ShiftTemperature, Temperature
-from falconcal.recalibration.calibrated_model import FittedCalibrator
+from falconcal.recalibration.calibrated_model import CalibratedModel, FittedCalibrator
 from falconcal.recalibration.neighbours import (
     Neighbours,
     in_blocks,
@@ -28,7 +29,7 @@ from falconcal.recalibration.temperature_map import (
 )
 from tests.helpers.small_data import small_network, stripes
 
-QUICK = {"perturbed": ("contrast", "patch_shuffle"), "check_families": False}
+QUICK: dict[str, Any] = {"perturbed": ("contrast", "patch_shuffle"), "check_families": False}
 
 
 def sample(count: int = 200, classes: int = 4) -> tuple[Tensor, Tensor]:
@@ -171,9 +172,9 @@ class OneLayer(nn.Module):
         return output
 
 
-def fitted(model: nn.Module, **changes: object) -> nn.Module:
+def fitted(model: nn.Module, **changes: Any) -> CalibratedModel:
     data = stripes(120)
-    method = ShiftTemperature(**{**QUICK, **changes})  # type: ignore[arg-type]
+    method = ShiftTemperature(**{**QUICK, **changes})
     return method.fit(model, train=data.batches(40), validation=stripes(90, seed=5).batches(40))
 
 
@@ -219,6 +220,8 @@ def test_batches_agree_end_to_end() -> None:
 def test_without_training_data_no_example_finds_itself() -> None:
     data = stripes(100)
     trusted = ShiftTemperature(**QUICK).fit(small_network(), validation=data.batches(50))
+    assert trusted.observer is not None
+    assert trusted.fit_record is not None
     stored = len(trusted.observer.labels)
     assert stored == 50  # the other half is fitted on
     clean = next(copy for copy in trusted.fit_record.copies if copy.family == "clean")
@@ -267,6 +270,7 @@ def test_the_record_says_what_to_expect() -> None:
     trusted = fitted(
         small_network(), perturbed=("contrast", "patch_shuffle", "row_jitter"), check_families=True
     )
+    assert trusted.fit_record is not None
     words = str(trusted.fit_record)
     assert "At home, on examples not fitted on" in words
     assert "left out of the fit" in words
