@@ -76,6 +76,7 @@ def page() -> str:
             "share": f"{share_closer(rows):.3f}",
             "seeds": rows["seed"].n_unique(),
             "corruptions": corruption_table(corruptions),
+            "goals": goals(rows, corruptions),
         },
     )
 
@@ -99,6 +100,34 @@ def headline(rows: polars.DataFrame, corruptions: polars.DataFrame) -> str:
         )
     heads = ("method", "micro ECE", "macro ECE", "clean ECE", "accuracy", "19 corruptions, ECE")
     return table(heads, lines)
+
+
+def goals(rows: polars.DataFrame, corruptions: polars.DataFrame) -> str:
+    """Return what was aimed at beforehand beside what was found."""
+    few = rows.filter(polars.col("seed").is_in(FEW))
+    plain, ours = (few.filter(polars.col("method") == method) for method in (PLAIN, TRUSTED))
+    under = (
+        corruptions.filter(polars.col("metric") == "ece")
+        .group_by("method")
+        .agg(polars.col("value").mean())
+    )
+    ece = dict(under.iter_rows())
+    found = (
+        ("micro ECE over plain's", 0.33, _mean(ours, "micro_ece") / _mean(plain, "micro_ece")),
+        ("macro ECE over plain's", 0.45, _mean(ours, "macro_ece") / _mean(plain, "macro_ece")),
+        ("clean ECE", 0.02, _clean(ours, "ece")),
+        ("ECE under corruptions over plain's", 1.0, ece[TRUSTED] / ece[PLAIN]),
+        ("mean confidence at 90 degrees", 0.40, _turned(rows, TRUSTED, "confidence")),
+    )
+    lines = [(name, f"at most {goal:g}", f"{value:.3f}") for name, goal, value in found]
+    lines.append(("nearer than plain, share of cases", "at least 0.8", f"{share_closer(rows):.3f}"))
+    return table(("figure", "aim", "found"), lines)
+
+
+def _turned(rows: polars.DataFrame, method: str, metric: str) -> float:
+    last = rows.filter(polars.col("shift").is_in(TURNS) & (polars.col("level") == 9))
+    mine = last.filter((polars.col("method") == method) & (polars.col("metric") == metric))
+    return _number(mine["value"].mean())
 
 
 def _mean(rows: polars.DataFrame, metric: str) -> float:

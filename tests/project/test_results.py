@@ -6,7 +6,14 @@ from collections import Counter
 import polars
 import pytest
 
-from benchmarks import cost_page, digits_methods, digits_results, metric_speed, mnist_results
+from benchmarks import (
+    cost_page,
+    digits_methods,
+    digits_results,
+    metric_speed,
+    mnist_results,
+    promise,
+)
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import PAGES, put_between, render
 from benchmarks.timing import read_figures, repeated, shown
@@ -34,6 +41,28 @@ def test_the_results_on_digits_are_written_from_what_is_kept() -> None:
 def test_the_results_of_every_method_are_written_from_what_is_kept() -> None:
     page = (PAGES / "digits_methods.md").read_text()
     assert page == digits_methods.filled(page)
+
+
+def test_the_promise_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "promise.md").read_text() == promise.page()
+
+
+def test_the_share_of_cases_nearer_to_the_truth_by_hand() -> None:
+    cases = [("dropout", 0.9, 0.5), ("falcon_shift_temperature", 0.6, 0.5)]  # 0.4 and 0.1 off
+    rows = [
+        {
+            "method": method,
+            "seed": 0,
+            "shift": "shear",
+            "level": level,
+            "metric": metric,
+            "value": value,
+        }
+        for level in (1, 2)
+        for method, sure, right in (cases if level == 1 else [(cases[0][0], 0.5, 0.5), cases[1]])
+        for metric, value in (("confidence", sure), ("accuracy", right))
+    ]
+    assert promise.share_closer(polars.DataFrame(rows)) == 0.5
 
 
 def test_every_page_of_results_is_in_the_table_of_them() -> None:
