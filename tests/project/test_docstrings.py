@@ -192,6 +192,7 @@ def module_of(thing: Any) -> ModuleType:
     return importlib.import_module(thing.__module__)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("example", examples(), ids=lambda test: test.name)
 def test_an_example_runs(
     example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
