@@ -17,15 +17,15 @@ import polars
 from benchmarks.pages import PAGES, ROOT, render, table
 from falconcal import load, load_dataset
 from falconcal.evaluation import evaluate
-from falconcal.shifts import SHIFTS
+from falconcal.recalibration.ladder import LADDERS
+from falconcal.shifts import SHIFTS, affine_shifts
 
 KEPT = ROOT / "results" / "promise"
 PLAIN, FALCON, TRUSTED = "dropout", "falcon", "falcon_shift_temperature"
 METHODS = (PLAIN, FALCON, TRUSTED)
 FEW = (0, 1, 2)  # seeds of the means
 TURNS = ("rot_left", "rot_right")
-FITTED = ("elastic_warp", "swirl", "wave", "patch_shuffle", "gaussian_noise", "contrast",
-          "occlusion", "mixed_images", "row_jitter")  # fmt: skip
+AFFINE, FITTED = list(affine_shifts()), set(LADDERS["image"])
 CORRUPTIONS = [shift for name, shift in SHIFTS.items() if name.startswith("corrupt_")]
 
 
@@ -132,8 +132,8 @@ def _turned(rows: polars.DataFrame, method: str, metric: str) -> float:
 
 def _mean(rows: polars.DataFrame, metric: str) -> float:
     """Return the mean of a pooled metric over the tested shifts and the seeds."""
-    tested = rows.filter((polars.col("metric") == metric) & ~polars.col("shift").is_in(FITTED))
-    return _number(tested.filter(polars.col("shift") != "gaussian_blur")["value"].mean())
+    tested = rows.filter((polars.col("metric") == metric) & polars.col("shift").is_in(AFFINE))
+    return _number(tested["value"].mean())
 
 
 def _clean(rows: polars.DataFrame, metric: str) -> float:
@@ -169,20 +169,13 @@ def turned(rows: polars.DataFrame) -> str:
 
 def share_closer(rows: polars.DataFrame) -> float:
     """Return the share of (seed, shift, level) at which it is nearer to the truth than plain."""
-    affine = [name for name in rows["shift"].unique() if name in _affine()]
-    levels = rows.filter(polars.col("shift").is_in(affine) & (polars.col("level") > 0))
+    levels = rows.filter(polars.col("shift").is_in(AFFINE) & (polars.col("level") > 0))
     wide = levels.filter(polars.col("metric").is_in(["confidence", "accuracy"])).pivot(
         on="metric", index=["method", "seed", "shift", "level"], values="value"
     )
     gaps = wide.with_columns((polars.col("confidence") - polars.col("accuracy")).abs().alias("gap"))
     by_method = gaps.pivot(on="method", index=["seed", "shift", "level"], values="gap")
     return _number((by_method[TRUSTED] < by_method[PLAIN]).mean())
-
-
-def _affine() -> set[str]:
-    return {
-        "rot_left", "rot_right", "xshift", "yshift", "xyshift", "shear", "xzoom", "yzoom", "xyzoom",
-    }  # fmt: skip
 
 
 def corruption_table(rows: polars.DataFrame) -> str:
@@ -201,7 +194,7 @@ def corruption_table(rows: polars.DataFrame) -> str:
 
 
 def _is_kin(name: str) -> bool:
-    return bool(set(SHIFTS[name].kin) & set(FITTED))
+    return bool(set(SHIFTS[name].kin) & FITTED)
 
 
 def _mark(name: str) -> str:

@@ -55,6 +55,7 @@ class Calibrator(abc.ABC):
     """
 
     parameter_names: ClassVar[tuple[str, ...]]  # of the parameters
+    observes: ClassVar[bool] = False  # whether it looks at more of an example than its logits
 
     base: Base | None = None
     """The method that trains what is calibrated; None takes the model as it comes."""
@@ -121,14 +122,9 @@ class Calibrator(abc.ABC):
             seed,
         )
 
-    @property
-    def observes(self) -> bool:
-        """Whether it looks at more of an example than its log-probabilities."""
-        return type(self).observer is not Calibrator.observer
-
-    def observer(self, model: nn.Module, home: Examples) -> Neighbours:
-        """Return what makes features of examples, from training examples ``home``."""
-        raise NotImplementedError
+    def observer(self, model: nn.Module, home: Examples) -> Neighbours | None:  # noqa: ARG002
+        """Return what makes features of examples, from training examples ``home``, if it does."""
+        return None
 
     def fit_predictions(self, predictions: Data) -> FittedCalibrator:
         """Return the calibration that these predictions and their labels ask for, on the CPU."""

@@ -66,7 +66,7 @@ def fit_on_copies(
     scale = None
     if input_form(clean.inputs) == "image" and not calibrator.ladder.is_clean_alone:
         scale = find_unit_range(validation, calibrator.bounds, calibrator.normalisation)
-    observer = calibrator.observer(model, home) if calibrator.observes else None
+    observer = calibrator.observer(model, home)
     classes = _classes(model, clean.inputs)
     copies = calibrator.ladder.copies(model, clean, classes, scale)
     sample = gather(model, observer, copies)

@@ -57,6 +57,7 @@ class ShiftTemperature(Calibrator):
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ("weights",)
+    observes: ClassVar[bool] = True
 
     perturbed: Perturbed = "crafted"
     form: Form | Literal["auto"] = "auto"

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import falconcal
-from falconcal.data import Bounds, Examples
+from falconcal.data import Bounds
 from falconcal.errors import CalibrationWarning, UsageError
 from falconcal.methods.falcon import Falcon, perturbed
 from falconcal.methods.falcon_directions import shift_batch
@@ -84,4 +84,3 @@ def test_a_timid_model_is_warned_of() -> None:
     with pytest.warns(CalibrationWarning, match="accuracy 1.000 at mean confidence 0.45"):
         warn_if_timid(Predictions.from_logits(logits, labels))
     warn_if_timid(Predictions.from_logits(10 * logits, labels))
-    assert isinstance(stripes(3), Examples)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import falconcal
-from falconcal.data import Bounds, Examples
+from falconcal.data import Examples
 from falconcal.errors import UserError
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.recalibration import CalibratedModel, Calibrator, Temperature
@@ -175,4 +175,3 @@ def test_the_range_of_images_is_found_stated_or_asked_for() -> None:
     )
     torch.testing.assert_close(scaled.to_unit(normal), pixels, atol=1e-6, rtol=0)
     torch.testing.assert_close(scaled.from_unit(pixels), normal, atol=1e-5, rtol=0)
-    assert Bounds(0, 1).range == 1

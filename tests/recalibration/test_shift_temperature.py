@@ -13,7 +13,7 @@ import falconcal
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
 from falconcal.recalibration import Isotonic, ShiftTemperature, Temperature
-from falconcal.recalibration.calibrated_model import CalibratedModel, FittedCalibrator
+from falconcal.recalibration.calibrated_model import CalibratedModel
 from falconcal.recalibration.neighbours import (
     Neighbours,
     in_blocks,
@@ -292,4 +292,3 @@ def test_blocks_are_always_full() -> None:
     rows = torch.arange(70.0)[:, None]
     assert torch.equal(in_blocks(note, rows), rows * 2)
     assert set(sizes) == {32}
-    assert isinstance(FittedCalibrator(Temperature(), {"temperature": torch.ones(())}), nn.Module)

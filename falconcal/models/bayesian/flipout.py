@@ -20,7 +20,7 @@ from falconcal.models.bayesian.layer import (
 
 
 class Flipout(BayesianLayer):
-    """An ``nn.Linear`` or ``nn.Conv2d`` with normal weights; one sign an example and feature."""
+    """An ``nn.Linear`` or ``nn.Conv2d`` with normal weights; one sign per example and feature."""
 
     def mean_forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.mean(inputs)
