@@ -13,6 +13,7 @@ from torch import Tensor
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.data import Bounds
 from falconcal.errors import UsageError, did_you_mean
+from falconcal.recalibration.unit_range import UnitRange
 from falconcal.shifts import SHIFTS, Shift, find_computed_shift
 from falconcal.shifts.fgsm import perturb
 from falconcal.training import Step
@@ -140,19 +141,20 @@ def _shifted(
 ) -> Tensor:
     """Return some rows of the batch at a level, as they enter the model."""
     inputs, bounds = step.inputs.detach(), step.bounds
-    pixels = inputs.ndim == 4 and bounds is not None and "model" not in shift.needs
-    low, scale = (bounds.low, bounds.range) if pixels and bounds is not None else (0.0, 1.0)
-    unit = Bounds(0.0, 1.0) if pixels else bounds
+    scale = None
+    if inputs.ndim == 4 and bounds is not None and "model" not in shift.needs:
+        scale = UnitRange((bounds.low,), (bounds.range,))
+        inputs, bounds = scale.to_unit(inputs), Bounds(0.0, 1.0)
     moved = shift.at(
-        (inputs[rows] - low) / scale if pixels else inputs[rows],
+        inputs[rows],
         level,
         seed=seed,
         examples=examples.to(inputs.device)[rows],
         model=step.unwrapped,
         labels=step.labels[rows],
-        bounds=unit,
-        others=(inputs - low) / scale if pixels else inputs,
+        bounds=bounds,
+        others=inputs,
     )
-    if pixels:
-        return moved.clamp(0, 1) * scale + low
+    if scale is not None:
+        return scale.from_unit(moved.clamp(0, 1))
     return step.perturbation_point.point(moved).detach()

@@ -23,7 +23,7 @@ from falconcal.errors import UserError
 from falconcal.metrics import accuracy
 from falconcal.models.predict import predict
 from falconcal.recalibration.unit_range import UnitRange
-from falconcal.shifts import Shift, find_computed_shift, find_outliers
+from falconcal.shifts import Shift, find_computed_shift, find_outliers, named_shifts
 from falconcal.shifts.shift import shift_context
 
 Targets = Annotated[tuple[PositiveFraction, ...], Field(min_length=1, strict=False)]
@@ -104,13 +104,13 @@ class Ladder:
         return {name: levels for name, levels in table.items() if not self._is_left_out(name)}
 
     def _is_left_out(self, name: str) -> bool:
-        return name in _parts(self.leave_out)
+        return name in named_shifts(self.leave_out)
 
     def tested_families(self, tested: Iterable[str]) -> list[str]:
         """Return those of its families and outliers that are among what is tested."""
         crafted = [name for table in LADDERS.values() for name in table]
         own = crafted if self.perturbed == "crafted" else list(self.perturbed)
-        return sorted(_parts(tested) & {*own, *self.outliers})
+        return sorted(named_shifts(tested) & {*own, *self.outliers})
 
     def copies(
         self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None = None
@@ -154,11 +154,6 @@ class Ladder:
         labels = torch.randint(classes, (len(inputs),), generator=generator)
         inputs = inputs if rig.scale is None else rig.scale.from_unit(inputs)
         return Copy(name, 1, 1.0, Examples(inputs, labels, None, rig.clean.classes), 0.0)
-
-
-def _parts(names: Iterable[str]) -> set[str]:
-    """Return the shifts that are named, each one of a row of them too."""
-    return {part.strip() for name in names for part in name.split("|")}
 
 
 def input_form(inputs: Tensor) -> InputForm:

@@ -3,6 +3,7 @@
 To add one, write it in the file of its family (or a new one) and add a line to ``SHIFTS``.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -53,6 +54,7 @@ __all__ = [
     "find_outliers",
     "find_shift",
     "find_stored",
+    "named_shifts",
     "noise_blur_contrast_shifts",
     "outliers_from",
     "sensor_shifts",
@@ -71,6 +73,23 @@ def find_computed_shift(name: str, centre: Centre = "keras", trust: Trust = PERS
         )
     found = look_up(SHIFT_CODE, name, {**SHIFTS, **affine_shifts(centre)}, trust)
     return replace(found, name=name)  # a user's own goes by the name it was asked for
+
+
+def named_shifts(names: Iterable[str]) -> set[str]:
+    """Return the single shifts in names such as ``a | b``.
+
+    Args:
+        names: Names of shifts, also composed ones.
+
+    Returns:
+        The names of all their parts.
+
+    Example:
+        >>> from falconcal.shifts import named_shifts
+        >>> sorted(named_shifts(["shear | contrast", "wave"]))
+        ['contrast', 'shear', 'wave']
+    """
+    return {part.strip() for name in names for part in name.split("|")}
 
 
 def find_shift(

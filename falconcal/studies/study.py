@@ -28,6 +28,7 @@ from falconcal.shifts import (
     find_computed_shift,
     find_outliers,
     find_shift,
+    named_shifts,
 )
 from falconcal.shifts.affine import Centre
 from falconcal.studies.overrides import TUNING, merge, method_table, parse_override, set_value
@@ -365,14 +366,12 @@ def _check_shifts(study: Study) -> None:
 
 def _check_untested(study: Study, name: str, directions: Iterable[str]) -> None:
     """Refuse a method that calibrates on what the study tests."""
-    tested = {part.strip() for shift in study.shifts for part in shift.split("|")}
-    known = [part.strip() for one in directions for part in one.split("|")]
-    for direction in known:
-        if direction in tested:
-            raise UsageError(
-                f"methods.{name}: directions holds {direction}, which the study tests: a study "
-                "never calibrates on what it tests. Take it out of directions or of shifts."
-            )
+    both = named_shifts(study.shifts) & named_shifts(directions)
+    if both:
+        raise UsageError(
+            f"methods.{name}: directions holds {', '.join(sorted(both))}, which the study tests: a "
+            "study never calibrates on what it tests. Take it out of directions or of shifts."
+        )
 
 
 def _check_methods(study: Study) -> None:
