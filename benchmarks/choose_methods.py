@@ -23,7 +23,7 @@ from benchmarks.choose_settings import Grid, Settings, fit, read
 from benchmarks.pages import ROOT
 from falconcal.data import Dataset, load_dataset
 from falconcal.shifts import noise_blur_contrast_shifts
-from falconcal.training.selection import ShiftedValidation, shifted_validation, validation_criterion
+from falconcal.training.criterion import ShiftedValidation, shifted_validation, validation_criterion
 
 TRIALS_FILE = ROOT / "results" / "digits_methods" / "trials.jsonl"
 TRIALS, EPOCHS, LONGER = 8, 10, 2  # the study trains so many times longer
@@ -111,7 +111,7 @@ def run(dataset: Dataset, validation: ShiftedValidation, method: str, settings: 
         "method": method,
         "settings": settings,
         "accuracy": judgement.accuracy,
-        "required_accuracy": validation.required_accuracy,
+        "required_accuracy": validation.required.accuracy,
         "criterion": judgement.criterion,
         "families": judgement.families,
         "seconds": round(time.process_time() - started, 1),

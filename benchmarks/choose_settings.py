@@ -30,7 +30,7 @@ from falconcal.evaluation.under_shift import evaluate
 from falconcal.methods import METHODS
 from falconcal.models import make_model
 from falconcal.shifts import affine_shifts, noise_blur_contrast_shifts
-from falconcal.training.selection import ShiftedValidation, shifted_validation, validation_criterion
+from falconcal.training.criterion import ShiftedValidation, shifted_validation, validation_criterion
 
 Settings = dict[str, Any]
 Grid = dict[str, list[Any]]
@@ -144,7 +144,7 @@ def trial(dataset: Dataset, validation: ShiftedValidation, key: Key) -> Settings
         "settings": settings,
         "seed": seed,
         "accuracy": judgement.accuracy,
-        "required_accuracy": validation.required_accuracy,
+        "required_accuracy": validation.required.accuracy,
         "criterion": judgement.criterion,
         "families": judgement.families,
         "test": _test_figures(model, dataset),
@@ -167,7 +167,7 @@ def ranked(
     def order(group: list[dict[str, Any]]) -> tuple[bool, float]:
         accuracy = sum(row["accuracy"] for row in group) / len(group)
         criterion = sum(row["criterion"] for row in group) / len(group)
-        return accuracy < validation.required_accuracy, criterion
+        return accuracy < validation.required.accuracy, criterion
 
     return [group[0]["settings"] for group in sorted(groups.values(), key=order)]
 

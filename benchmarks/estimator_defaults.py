@@ -26,7 +26,7 @@ from benchmarks.choose_settings import read
 from benchmarks.pages import write_between
 from falconcal import Bounds, Examples, FalconClassifier, evaluate
 from falconcal.shifts.sensor_faults import sensor_shifts
-from falconcal.training.selection import ACCURACY_SLACK, shifted_validation, validation_criterion
+from falconcal.training.criterion import ACCURACY_SLACK, shifted_validation, validation_criterion
 
 PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0), (0, 1, 2)
 FIGURES = ("judged_accuracy", "criterion", "accuracy", "clean_ece", "micro_ece")

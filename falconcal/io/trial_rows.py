@@ -7,8 +7,10 @@ TrialRow = dict[str, Any]
 
 
 def is_eligible(row: TrialRow) -> bool:
-    """Return whether a trial can be chosen: complete, and accurate enough."""
-    return row["state"] == "complete" and bool(row["accuracy"] >= row["required_accuracy"])
+    """Return whether a trial can be chosen: complete, accurate enough, and calibrated at home."""
+    if row["state"] != "complete" or row["accuracy"] < row["required_accuracy"]:
+        return False
+    return bool(row.get("clean_ece", 0.0) <= row.get("allowed_clean_ece", 1.0))
 
 
 def best_of(rows: Iterable[TrialRow]) -> dict[str, TrialRow]:

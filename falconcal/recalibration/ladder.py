@@ -23,7 +23,13 @@ from falconcal.errors import UserError
 from falconcal.metrics import accuracy
 from falconcal.models.predict import predict
 from falconcal.recalibration.unit_range import UnitRange
-from falconcal.shifts import Shift, find_computed_shift, find_outliers, named_shifts
+from falconcal.shifts import (
+    Shift,
+    find_computed_shift,
+    find_outliers,
+    matched_strengths,
+    named_shifts,
+)
 from falconcal.shifts.shift import shift_context
 
 Targets = Annotated[tuple[PositiveFraction, ...], Field(min_length=1, strict=False)]
@@ -210,7 +216,8 @@ def _with_levels(shift: Shift, levels: FamilyLevels, rig: Rig) -> Shift:
         strengths = _spread(shift.strengths[1:])
     elif levels == "matched" or isinstance(levels, Mapping):
         targets = TARGETS if levels == "matched" else levels["accuracy"]
-        strengths = matched_strengths(shift, targets, rig)
+        accuracies = [rig.accuracy(shift, level) for level in shift.levels]
+        strengths = matched_strengths(shift, accuracies, targets, rig.chance)
     else:
         strengths = tuple(levels)
     return replace(shift, strengths=(shift.strengths[0], *strengths))
@@ -221,27 +228,3 @@ def _spread(strengths: tuple[float, ...]) -> tuple[float, ...]:
     count = min(SPREAD, len(strengths))
     places = torch.linspace(0, len(strengths) - 1, count).round().long().tolist()
     return tuple(strengths[place] for place in places)
-
-
-def matched_strengths(shift: Shift, targets: tuple[float, ...], rig: Rig) -> tuple[float, ...]:
-    """Return the strengths at which accuracy has fallen to fractions of its way down to chance.
-
-    Accuracy is taken at the shift's own levels and read off linearly between two of them, at the
-    first crossing; a target that no level reaches gives the harshest. A shift whose strengths
-    cannot be interpolated has the level next to each target.
-    """
-    found = [rig.accuracy(shift, level) for level in shift.levels]
-    wanted = [rig.chance + (found[0] - rig.chance) * target for target in targets]
-    return tuple(_crossing(shift, found, accuracy) for accuracy in wanted)
-
-
-def _crossing(shift: Shift, found: list[float], wanted: float) -> float:
-    for level in shift.levels[1:]:
-        before, after = found[level - 1], found[level]
-        if after <= wanted:
-            low, high = shift.strengths[level - 1 : level + 1]
-            if not shift.graded:
-                return high
-            passed = (before - wanted) / (before - after) if before > after else 1.0
-            return low + passed * (high - low)
-    return shift.strengths[-1]

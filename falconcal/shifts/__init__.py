@@ -14,6 +14,7 @@ from falconcal.shifts.affine import Centre, affine_shifts
 from falconcal.shifts.corruptions import corruption_shifts
 from falconcal.shifts.crafted import crafted_shifts
 from falconcal.shifts.fgsm import adversarial_shifts
+from falconcal.shifts.matched_levels import matched_strengths
 from falconcal.shifts.noise_blur_contrast import noise_blur_contrast_shifts
 from falconcal.shifts.outlier_sets import OUTLIERS, Outliers, find_outliers, outliers_from
 from falconcal.shifts.sensor_faults import sensor_shifts
@@ -54,6 +55,7 @@ __all__ = [
     "find_outliers",
     "find_shift",
     "find_stored",
+    "matched_strengths",
     "named_shifts",
     "noise_blur_contrast_shifts",
     "outliers_from",

@@ -10,6 +10,13 @@ from falconcal.errors import UserError
 from falconcal.models import make_named
 from falconcal.shifts import Shift, StoredShift, shift_context
 from falconcal.studies.study import Study
+from falconcal.training.criterion import (
+    CRITERIA,
+    STEPS,
+    ShiftedValidation,
+    examples_to_judge,
+    shifted_validation,
+)
 
 
 def load_study_dataset(study: Study) -> Dataset:
@@ -33,6 +40,22 @@ def train_method(
     """Train a method on a study's network and data, all with one seed."""
     model = make_study_model(study, dataset, seed)
     return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
+
+
+def study_validation(
+    study: Study, dataset: Dataset, reference: nn.Module, examples: int | None = None
+) -> ShiftedValidation:
+    """Return validation data with the families of the study's criterion, made once.
+
+    ``examples`` overrules how many of them judge; a study that does not say so either judges an
+    epoch at about a tenth of what training it costs.
+    """
+    criterion = CRITERIA[study.criterion]
+    shifts = study.criterion_shifts(dataset.modality)
+    examples = examples or study.selection_examples
+    if examples is None and criterion.matched:
+        examples = examples_to_judge(1 + STEPS * len(shifts), len(dataset.train))
+    return shifted_validation(dataset.validation, reference, shifts, examples, criterion)
 
 
 def check_shifts(study: Study, dataset: Dataset) -> None:

@@ -23,7 +23,12 @@ from falconcal.io.atomic import write_text
 from falconcal.io.output_folder import DEFAULT_VARIANT, WEIGHTS_FILE, RunKey
 from falconcal.models.predict import predict
 from falconcal.recalibration.calibrator import Calibrator
-from falconcal.studies.building import load_study_dataset, make_study_model, train_method
+from falconcal.studies.building import (
+    load_study_dataset,
+    make_study_model,
+    study_validation,
+    train_method,
+)
 from falconcal.studies.events import Event, EventHandler, RunReporter
 from falconcal.studies.provenance import provenance
 from falconcal.studies.reference import (
@@ -43,8 +48,8 @@ from falconcal.studies.run_files import (
 from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 from falconcal.training import History, on_epoch
+from falconcal.training.criterion import ShiftedValidation
 from falconcal.training.model_setup import weights_to_channels_last
-from falconcal.training.selection import ShiftedValidation, shifted_validation
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,7 @@ class StudyContext:
     def shifted(self) -> ShiftedValidation:
         """Validation data perturbed through the reference model, once for all runs."""
         reference = load_reference(self.study, self.store, self.dataset)
-        shifts = self.study.find_computed(self.study.selection_shifts)
-        examples = self.study.selection_examples
-        return shifted_validation(self.dataset.validation, reference, shifts, examples)
+        return study_validation(self.study, self.dataset, reference)
 
     def method(self, run: RunKey) -> Method:
         if run == REFERENCE_RUN:

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, InstanceOf
 
@@ -33,12 +33,14 @@ from falconcal.shifts import (
 from falconcal.shifts.affine import Centre
 from falconcal.studies.overrides import TUNING, merge, method_table, parse_override, set_value
 from falconcal.studies.variants import check_variant, expand_sweeps, without
+from falconcal.training.criterion import CRITERIA, FAMILIES
 
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
     "variants", "report",
 }  # fmt: skip
+CriterionName = Literal["matched_levels", "fixed_levels"]
 REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # of a smoke run, where the study has no other values
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
@@ -75,8 +77,12 @@ class Study:
     """Centre of the affine shifts."""
     shifts: Annotated[StrTuple, Field(min_length=1)]
     """Shifts that the models are tested under."""
+    criterion: CriterionName = "matched_levels"
+    """By which number of validation data settings and epochs are chosen: ``matched_levels``, or
+    ``fixed_levels``, with which the results of before it were made."""
     selection_shifts: StrTuple = ()
-    """Shifts of the validation data that choose settings and epochs; reported apart."""
+    """Shifts of the validation data that choose settings and epochs, reported apart; none takes
+    crafted ones for the kind of data, with matched levels."""
     outliers: StrTuple = ()
     """Inputs of no known class: names of datasets, or of ``falconcal list outliers``."""
     stored: str | None = None
@@ -143,6 +149,14 @@ class Study:
         """Return computed shifts by name, with the centre and the levels of the study."""
         return [self._cut(find_computed_shift(name, self.centre, self.trust)) for name in names]
 
+    def criterion_shifts(self, modality: str) -> list[Shift]:
+        """Return the families that choose settings and epochs, none of them tested."""
+        names: Iterable[str] = self.selection_shifts
+        if not names and CRITERIA[self.criterion].matched:
+            tested = named_shifts(self.shifts)
+            names = [name for name in FAMILIES.get(modality, ()) if name not in tested]
+        return [find_computed_shift(name, self.centre, self.trust) for name in names]
+
     def _cut(self, shift: Shift) -> Shift:
         if self.levels is None:
             return shift
@@ -157,7 +171,9 @@ class Study:
         values = {
             name: value
             for name, value in as_dict(replace(self, trust=NOBODY)).items()
-            if name not in (*TUNING, "trust") and (value or name not in OMITTED_WHEN_EMPTY)
+            if name not in (*TUNING, "trust")
+            and (value or name not in OMITTED_WHEN_EMPTY)
+            and (name, value) != ("criterion", "fixed_levels")  # that of folders of before it
         }
         return {**values, "methods": {name: self._resolved(name) for name in self.methods}}
 

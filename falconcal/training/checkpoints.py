@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from falconcal.core.settings import Count, renamed_settings, settings, with_late
 from falconcal.errors import UserError
 from falconcal.io.atomic import as_path
 from falconcal.io.tensors import read_tensors, write_tensors
+from falconcal.training.criterion import CriterionResult
 from falconcal.training.history import EpochRecord
 from falconcal.training.model_setup import match_weight_layout
-from falconcal.training.selection import Candidate, CriterionResult, EpochSelector
+from falconcal.training.selection import Candidate, EpochSelector
 from falconcal.training.state import (
     RandomState,
     TrainingState,
@@ -310,13 +311,13 @@ def _selector_metadata(
         {"epoch": candidate.epoch, "judgement": asdict(candidate.result)}
         for candidate in selector.candidates
     ]
-    return {"required": selector.required, "candidates": held}
+    return {"required": selector.required.accuracy, "candidates": held}
 
 
 def _restore_selector(
     selector: EpochSelector, metadata: dict[str, Any], tensors: dict[str, Tensor]
 ) -> None:
-    selector.required = float(metadata["required"])
+    selector.required = replace(selector.required, accuracy=float(metadata["required"]))
     selector.candidates = [
         Candidate(
             int(held["epoch"]),

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import (
     cost_page,
+    criterion,
     digits_methods,
     digits_results,
     metric_speed,
@@ -45,6 +46,17 @@ def test_the_results_of_every_method_are_written_from_what_is_kept() -> None:
 
 def test_the_promise_is_written_from_what_is_kept() -> None:
     assert (PAGES / "promise.md").read_text() == promise.page()
+
+
+def test_the_choice_of_the_criterion_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "criterion.md").read_text() == criterion.page()
+
+
+def test_a_criterion_that_ranks_as_the_test_does_agrees_fully() -> None:
+    rows = [
+        {"test": {"micro_ece": value, "macro_ece": -value}} for value in (0.1, 0.4, 0.2, 0.3, 0.5)
+    ]
+    assert criterion.agreement(rows, lambda row: row["test"]["micro_ece"]) == "+1.00 / -1.00"
 
 
 def test_the_share_of_cases_nearer_to_the_truth_by_hand() -> None:

@@ -10,9 +10,9 @@ from falconcal.errors import UserError
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.recalibration import CalibratedModel, Calibrator, Temperature
 from falconcal.recalibration.held_examples import held_examples
-from falconcal.recalibration.ladder import LADDERS, Ladder, Rig, matched_strengths
+from falconcal.recalibration.ladder import LADDERS, Ladder, Rig
 from falconcal.recalibration.unit_range import UnitRange, find_unit_range
-from falconcal.shifts import SHIFTS, Shift
+from falconcal.shifts import SHIFTS, Shift, matched_strengths
 from tests.helpers.small_data import small_network, stripes
 
 CALIBRATORS = {
@@ -75,11 +75,16 @@ def test_strengths_are_matched_to_accuracy_by_linear_interpolation() -> None:
     inputs = torch.linspace(0.5, 1, 101)[1:].reshape(100, 1, 1, 1)
     clean = Examples(inputs, torch.ones(100).long(), classes=("low", "high"))
     rig = Rig(Threshold(), clean, None, 0, 0.5)
+
+    def matched(shift: Shift, target: float) -> tuple[float, ...]:
+        found = [rig.accuracy(shift, level) for level in shift.levels]
+        return matched_strengths(shift, found, (target,), rig.chance)
+
     # accuracy 1, 0.5, 0: three quarters of the way from chance to 1 is 0.875, a quarter down
-    assert matched_strengths(falling, (0.75,), rig)[0] == pytest.approx(0.25)
-    assert matched_strengths(falling, (0.5,), rig)[0] == pytest.approx(0.5)
+    assert matched(falling, 0.75)[0] == pytest.approx(0.25)
+    assert matched(falling, 0.5)[0] == pytest.approx(0.5)
     still = Shift("still", (0.0, 1.0, 2.0), lambda x, *_: x)
-    assert matched_strengths(still, (0.5,), rig) == (2.0,)  # never reached: the harshest
+    assert matched(still, 0.5) == (2.0,)  # never reached: the harshest
 
 
 def learned() -> nn.Module:

@@ -39,7 +39,7 @@ from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
-from falconcal.training.selection import ShiftedValidation
+from falconcal.training.criterion import ShiftedValidation
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.small_studies import TEXT, Silent, everything
@@ -221,6 +221,25 @@ def test_the_epoch_is_chosen_on_selection_shifts_alone(tmp_path: Path) -> None:
     assert place.validation(made.method("falcon", seed=1)) is validation  # made once
     assert set(validation.families) == {"clean", "fgsm", *made.selection_shifts}
     assert torch.equal(validation.clean.inputs, dataset.validation.inputs)
+
+
+def test_crafted_families_choose_where_none_is_named(tmp_path: Path) -> None:
+    changes = ("criterion='matched_levels'", "selection_shifts=[]")
+    made = study(*changes)
+    validation = StudyContext(made, Store(tmp_path)).validation(made.method("falcon"))
+    assert isinstance(validation, ShiftedValidation)
+    assert set(validation.families) == {"elastic_warp", "patch_shuffle", "occlusion"}
+    # what is tested never chooses
+    tested = study(*changes, "shifts=['shear', 'occlusion']")
+    assert [one.name for one in tested.criterion_shifts("image")] == [
+        "elastic_warp",
+        "patch_shuffle",
+    ]
+
+
+def test_folders_of_before_the_new_criterion_are_of_the_old_one() -> None:
+    assert "criterion" not in study().resolved()
+    assert study("criterion='matched_levels'").resolved()["criterion"] == "matched_levels"
 
 
 def test_so_many_examples_choose_the_epoch_and_all_of_them_calibrate(tmp_path: Path) -> None:

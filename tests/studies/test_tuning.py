@@ -54,6 +54,7 @@ from falconcal.studies.tuning.budget import budgeted  # noqa: E402
 from falconcal.studies.tuning.search import Search, make_trial_context, tune  # noqa: E402
 from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
 from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
+from falconcal.training.criterion import Requirements  # noqa: E402
 from tests.helpers.paths import STRIPES  # noqa: E402
 
 TEXT = STRIPES.read_text()
@@ -272,14 +273,17 @@ def test_a_budget_takes_the_same_examples_every_time() -> None:
 
 
 def test_whatever_is_accurate_enough_comes_before_whatever_is_not() -> None:
+    required = Requirements(0.97, clean_ece=0.03)
     knows, worse, least = (
-        penalised_criterion(0.98, 0.4, 0.97),
-        penalised_criterion(0.9, 0.0, 0.97),
-        penalised_criterion(0.1, 0, 0.97),
+        penalised_criterion({"accuracy": 0.98, "criterion": 0.4}, required),
+        penalised_criterion({"accuracy": 0.9, "criterion": 0.0}, required),
+        penalised_criterion({"accuracy": 0.1, "criterion": 0.0}, required),
     )
     assert knows == 0.4
     assert knows < worse < least
     assert worse == pytest.approx(1.07)
+    timid = {"accuracy": 0.98, "criterion": 0.0, "clean_ece": 0.05}
+    assert penalised_criterion(timid, required) == pytest.approx(1.02)
 
 
 def row(trial: int, criterion: float, accuracy: float, **rest: Any) -> dict[str, Any]:
@@ -418,8 +422,8 @@ def test_the_reference_of_trials_is_the_same_trained_or_read(
     """To the bit, and laid out in memory as training does: another order rounds differently."""
     references: list[torch.nn.Module] = []
     monkeypatch.setattr(
-        "falconcal.studies.tuning.search.shifted_validation",
-        lambda _, reference, __: references.append(reference),
+        "falconcal.studies.tuning.search.study_validation",
+        lambda _, __, reference, ___: references.append(reference),
     )
     given = search(tmp_path, "model=lenet")
     make_trial_context(given, budgeted(load_study_dataset(given.study), given.tuning))
@@ -509,7 +513,7 @@ def test_a_model_that_knows_nothing_does_not_set_the_median() -> None:
         def should_prune(self) -> bool:
             return False
 
-    pruning = PruningCallback(Trial(), 0.9)  # type: ignore[arg-type]
+    pruning = PruningCallback(Trial(), Requirements(0.9))  # type: ignore[arg-type]
     pruning(EpochRecord(1, 3, {}, {"accuracy": 0.3, "criterion": 0.01}))
     pruning(EpochRecord(2, 3, {}))  # not judged
     pruning(EpochRecord(3, 3, {}, {"accuracy": 0.95, "criterion": 0.2}, kept=3))

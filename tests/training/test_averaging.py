@@ -10,7 +10,7 @@ from falconcal.data import Dataset
 from falconcal.errors import UserError
 from falconcal.training import History
 from falconcal.training.averaging import Average
-from falconcal.training.selection import validation_criterion
+from falconcal.training.criterion import validation_criterion
 from tests.helpers.small_data import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")

@@ -14,12 +14,15 @@ from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS, Shift
 from falconcal.shifts.fgsm import EPSILONS, fgsm
 from falconcal.training import History, on_epoch
-from falconcal.training.selection import (
+from falconcal.training.criterion import (
+    CRITERIA,
     CriterionResult,
-    EpochSelector,
+    Requirements,
+    examples_to_judge,
     shifted_validation,
     validation_criterion,
 )
+from falconcal.training.selection import EpochSelector
 from tests.helpers.small_data import small_network
 
 
@@ -39,6 +42,56 @@ def test_the_criterion_is_the_mean_over_families_of_the_mean_over_levels(tiny: D
     ]
     assert result.criterion == pytest.approx(sum(families) / 3)
     assert list(result.families.values()) == pytest.approx(families)
+
+
+def test_matched_levels_cost_the_reference_as_much_accuracy_in_every_family() -> None:
+    """By hand: a model that is right where an example's value is above what is taken away."""
+    values = (torch.arange(400) + 0.5) / 400
+    data = Examples(values[:, None], torch.ones(400).long(), classes=("low", "high"))
+    taken = Shift("taken", (0.0, 0.5, 1.0), lambda inputs, strength, _: inputs - strength)
+    matched = shifted_validation(data, Above(), [taken], None, CRITERIA["matched_levels"])
+    shares = [float((level > 0).double().mean()) for level in matched.families["taken"]]
+    # accuracy 1 and chance 1/2: 1/2 + 1/2 (1 - i/9)^2, and once the accuracy of a guess
+    wanted = [0.5 + 0.5 * (1 - step / 9) ** 2 for step in range(1, 10)]
+    assert shares == pytest.approx(wanted, abs=0.01)
+    result = validation_criterion(Above(), matched)
+    sure = [1.0, *shares]  # Above is always sure: its ECE is how often it is wrong
+    assert result.criterion == pytest.approx(sum(1 - share for share in sure) / 10, abs=1e-6)
+    assert result.clean_ece == pytest.approx(0.0, abs=1e-6)
+    assert matched.required.accuracy == pytest.approx(0.99)
+    assert matched.required.clean_ece == pytest.approx(0.02, abs=1e-6)
+
+
+def test_a_target_that_no_level_reaches_counts_once() -> None:
+    data = Examples(torch.rand(50, 1) + 1, torch.ones(50).long(), classes=("low", "high"))
+    weak = Shift("weak", (0.0, 0.1, 0.2), lambda inputs, strength, _: inputs - strength)
+    matched = shifted_validation(data, Above(), [weak], None, CRITERIA["matched_levels"])
+    assert len(matched.families["weak"]) == 1
+
+
+class Above(nn.Module):
+    """Says class 1 where the value is above 0, and is always sure."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        high = (inputs[:, 0] > 0).float()
+        return 100 * torch.stack([1 - high, high], 1)
+
+
+def test_a_timid_epoch_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper, model = EpochSelector([], 2), nn.Linear(1, 1)
+    keeper.required = Requirements(0.9, clean_ece=0.03)
+    script = iter([CriterionResult(0.95, 0.3, {}, 0.02), CriterionResult(0.95, 0.1, {}, 0.06)])
+    monkeypatch.setattr(
+        "falconcal.training.selection.validation_criterion", lambda *_: next(script)
+    )
+    for epoch in (1, 2):
+        keeper.check(model, epoch)
+    assert keeper.best().epoch == 1
+
+
+def test_judging_an_epoch_costs_a_tenth_of_training_it() -> None:
+    assert examples_to_judge(28, 55_000) == 589  # 28 x 589 passes, 3 x 55,000 / 10
+    assert examples_to_judge(28, 1200) == 200
 
 
 def test_plain_validation_is_attacked_through_the_model_itself(tiny: Dataset) -> None:
@@ -63,7 +116,7 @@ class Scripted(EpochSelector):
 
     def __init__(self, script: list[tuple[float, float]], required: float) -> None:
         super().__init__([], len(script))
-        self.required = required
+        self.required = Requirements(required)
         self.script = iter(CriterionResult(accuracy, criterion) for accuracy, criterion in script)
 
 

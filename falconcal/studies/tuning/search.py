@@ -18,7 +18,7 @@ from falconcal.errors import UsageError, UserError
 from falconcal.io.output_folder import DEFAULT_VARIANT
 from falconcal.io.trial_rows import TrialRow
 from falconcal.studies import Study
-from falconcal.studies.building import load_study_dataset
+from falconcal.studies.building import load_study_dataset, study_validation
 from falconcal.studies.reference import load_reference
 from falconcal.studies.store import Store
 from falconcal.studies.study import REFERENCE_METHOD
@@ -35,7 +35,6 @@ from falconcal.studies.tuning.spaces import (
 from falconcal.studies.tuning.target import TuningTarget, find_target
 from falconcal.studies.tuning.trial import TrialContext, run_trial, trial_method
 from falconcal.studies.tuning.trial_store import TrialStore, check_storage
-from falconcal.training.selection import shifted_validation
 
 STARTUP_TRIALS = 4  # that must end before any is pruned
 WORKER_POLL_SECONDS = 1.0
@@ -152,8 +151,8 @@ def make_trial_context(search: Search, dataset: Dataset) -> TrialContext:
     """Return what trials share; the reference model is trained once per folder and stored there."""
     study = search.study
     reference = _reference(search, dataset)
-    shifts = study.find_computed(study.selection_shifts)
-    validation = shifted_validation(dataset.validation, reference, shifts)
+    # the budget has cut the validation data down already
+    validation = study_validation(study, dataset, reference, len(dataset.validation))
     return TrialContext(
         study=study,
         target=search.target,

@@ -1,8 +1,9 @@
 """One trial: train with the settings of a point, judge on validation data, store the outcome."""
 
+import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,12 @@ from falconcal.studies.tuning.spaces import Point, Space, study_point
 from falconcal.studies.tuning.target import TuningTarget
 from falconcal.studies.tuning.trial_store import store_outcome
 from falconcal.training import CollapseWarning, EpochRecord, on_epoch
-from falconcal.training.selection import ShiftedValidation, validation_criterion
+from falconcal.training.criterion import (
+    CriterionResult,
+    Requirements,
+    ShiftedValidation,
+    validation_criterion,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +85,7 @@ def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None
     """Do a trial and report its end to Optuna; an error is stored as the reason of its failure."""
     point = context.point(trial)
     fixed = {"settings": point, "seed": context.seed}
-    required = context.validation.required_accuracy
+    required = context.validation.required
     pruning, started, busy = (
         PruningCallback(trial, required),
         time.perf_counter(),
@@ -88,7 +94,7 @@ def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None
     state, value, found = TrialState.COMPLETE, None, {}
     try:
         found = _train_and_judge(context, point, pruning)
-        value = penalised_criterion(found["accuracy"], found["criterion"], required)
+        value = penalised_criterion(found, required)
     except optuna.TrialPruned as pruned:
         state, found = TrialState.PRUNED, {**pruning.last(), "reason": str(pruned)}
     except Exception as error:  # a user's method may raise anything; other trials go on
@@ -97,23 +103,30 @@ def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - busy, 3),
     }
-    store_outcome(trial, {**fixed, "required_accuracy": required, **found, **seconds})
+    bounds = {"required_accuracy": required.accuracy}
+    if math.isfinite(required.clean_ece):
+        bounds["allowed_clean_ece"] = required.clean_ece
+    store_outcome(trial, {**fixed, **bounds, **found, **seconds})
     trials.tell(trial, value, state)
 
 
-def penalised_criterion(accuracy: float, criterion: float, required: float) -> float:
-    """Return the criterion, or a larger number than any criterion where accuracy is too low.
+def penalised_criterion(found: Mapping[str, float], required: Requirements) -> float:
+    """Return the criterion, or a larger number than any criterion where a requirement is missed.
 
-    So trials that are accurate enough rank before all others, and those by their accuracy: a model
+    So trials that are accurate enough rank before all others, and those by what they lack: a model
     that has learned nothing can be perfectly calibrated.
     """
-    return criterion if accuracy >= required else 1 + required - accuracy
+    result = CriterionResult(
+        found["accuracy"], found["criterion"], clean_ece=found.get("clean_ece", 0.0)
+    )
+    lacking = required.shortfall(result)
+    return 1 + lacking if lacking > 0 else result.criterion
 
 
 class PruningCallback:
     """Reports every judged epoch to Optuna, and ends a trial that is worse than the others."""
 
-    def __init__(self, trial: Trial, required: float) -> None:
+    def __init__(self, trial: Trial, required: Requirements) -> None:
         self.trial, self.required = trial, required
         self.records: list[EpochRecord] = []
 
@@ -122,7 +135,7 @@ class PruningCallback:
         judged = record.validation
         if not judged:
             return
-        value = penalised_criterion(judged["accuracy"], judged["criterion"], self.required)
+        value = penalised_criterion(judged, self.required)
         self.trial.report(value, record.epoch)
         if record.epoch < record.epochs and self.trial.should_prune():
             raise optuna.TrialPruned(
@@ -149,6 +162,7 @@ def _train_and_judge(context: TrialContext, point: Point, pruning: PruningCallba
         "criterion": judgement.criterion,
         "families": dict(judgement.families),
         "accuracy": judgement.accuracy,
+        "clean_ece": judgement.clean_ece,
         "epoch": pruning.kept(),
     }
     return {**found, "test": test_metrics(model, context)} if context.also_score_test else found
