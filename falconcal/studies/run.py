@@ -25,6 +25,7 @@ from falconcal.models.predict import predict
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.studies.building import load_study_dataset, make_study_model, train_method
 from falconcal.studies.events import Event, EventHandler, RunReporter
+from falconcal.studies.kin_record import fitted_families, kin_record
 from falconcal.studies.provenance import provenance
 from falconcal.studies.reference import (
     REFERENCE_RUN,
@@ -121,6 +122,7 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
         watch = Stopwatch()
         scores = _score(trained.model, context, reporter)
         origin |= {**trained.record, **watch.read("evaluation")}
+        origin |= kin_record(context.study, trained.families)
         _save(folder / WEIGHTS_FILE, trained.model, own, context.dataset, method, reporter)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
@@ -151,11 +153,12 @@ class Stopwatch:
 
 @dataclass(frozen=True, eq=False)
 class FittedRun:
-    """A fitted model, its training history, and what run.json records of the training."""
+    """A fitted model, its history, what run.json records of the training, what it has seen."""
 
     model: nn.Module
     history: polars.DataFrame
     record: dict[str, Any]
+    families: list[str]  # of shifts that it was fitted on
 
 
 def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReporter) -> FittedRun:
@@ -173,7 +176,7 @@ def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
     with history.recording(), on_epoch(reporter.epoch), context.store.checkpointing(run):
         model = train_method(study, dataset, run.seed, method, validation)
     record = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
-    return FittedRun(model, history.table(), record)
+    return FittedRun(model, history.table(), record, fitted_families(method, model))
 
 
 def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
@@ -217,7 +220,10 @@ def _calibrate(
     seconds = watch.read("training")
     spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}
     record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
-    return FittedRun(fitted, read_table(folder / "history.parquet"), record)
+    # the model of the base was loaded, so what that was fitted on is in its own record
+    families = [*origin.get("fitted_on", ()), *fitted_families(method, fitted)]
+    families = list(dict.fromkeys(families))
+    return FittedRun(fitted, read_table(folder / "history.parquet"), record, families)
 
 
 def _save(
