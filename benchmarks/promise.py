@@ -18,15 +18,16 @@ from benchmarks.pages import PAGES, ROOT, render, table
 from falconcal import load, load_dataset
 from falconcal.evaluation import evaluate
 from falconcal.recalibration.ladder import LADDERS
-from falconcal.shifts import SHIFTS, affine_shifts
+from falconcal.shifts import SHIFTS, affine_shifts, kin_among
 
 KEPT = ROOT / "results" / "promise"
 PLAIN, FALCON, TRUSTED = "dropout", "falcon", "falcon_shift_temperature"
 METHODS = (PLAIN, FALCON, TRUSTED)
 FEW = (0, 1, 2)  # seeds of the means
 TURNS = ("rot_left", "rot_right")
-AFFINE, FITTED = list(affine_shifts()), set(LADDERS["image"])
+AFFINE = list(affine_shifts())
 CORRUPTIONS = [shift for name, shift in SHIFTS.items() if name.startswith("corrupt_")]
+KIN = kin_among(CORRUPTIONS, LADDERS["image"])
 
 
 def main() -> None:
@@ -187,18 +188,14 @@ def corruption_table(rows: polars.DataFrame) -> str:
         (f"{one['shift']}{_mark(one['shift'])}", *(f"{one[method]:.3f}" for method in METHODS))
         for one in wide.to_dicts()
     ]
-    unseen = wide.filter(~polars.col("shift").map_elements(_is_kin, return_dtype=polars.Boolean))
+    unseen = wide.filter(~polars.col("shift").is_in(KIN))
     for label, part in (("mean of all", wide), ("mean of the unseen", unseen)):
         lines.append((label, *(f"{_number(part[method].mean()):.3f}" for method in METHODS)))
     return table(("corruption", *(f"`{method}`" for method in METHODS)), lines)
 
 
-def _is_kin(name: str) -> bool:
-    return bool(set(SHIFTS[name].kin) & FITTED)
-
-
 def _mark(name: str) -> str:
-    return " (kin)" if _is_kin(name) else ""
+    return " (kin)" if name in KIN else ""
 
 
 if __name__ == "__main__":

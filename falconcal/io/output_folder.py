@@ -3,7 +3,7 @@
 DIR/study.json              the settings that all runs of the folder share
 DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
-DIR/checkpoints/            of runs that are not complete; removed when they are
+DIR/checkpoints/            of runs that are not complete, and epochs to be judged; then removed
 DIR/failures/               why runs failed; removed when they are complete
 DIR/tensorboard/VARIANT/METHOD/seed-N/  event files, with --tensorboard
 DIR/reference/              the reference model, where an epoch is chosen by validation data

@@ -5,7 +5,7 @@ the perturbed batch as it enters the model: inputs, or the embeddings of tokens.
 library can be a direction too, its strength drawn from its own levels instead of the epsilons.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -114,6 +114,11 @@ def check_direction(name: str) -> str:
     if set(shift.needs) & {"tokens", "texts"}:
         raise ValueError(f"cannot be {name!r}, which needs more than a batch in training")
     return name
+
+
+def shift_directions(names: Iterable[str]) -> list[str]:
+    """Return those of the directions that are shifts."""
+    return [name for name in names if name not in DIRECTIONS]
 
 
 def shift_batch(step: Step, name: str, per_example: bool) -> Tensor:

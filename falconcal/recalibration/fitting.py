@@ -120,13 +120,14 @@ def gather(model: nn.Module, observer: Neighbours | None, copies: list[Copy]) ->
 def _rows(
     model: nn.Module, observer: Neighbours | None, number: int, copy: Copy
 ) -> tuple[Tensor, ...]:
-    passes = list(_passes(model, observer, copy.examples))
+    examples = copy.examples
+    passes = list(_passes(model, observer, examples))
     logits, features = (torch.cat(column) for column in zip(*passes, strict=True))
     count = len(logits)
     log_probs = floored_log_probs(logits.double().cpu())
     weights = torch.full((count,), copy.weight / count, dtype=torch.float64)
     numbers = torch.full((count,), number)
-    return log_probs, copy.examples.labels, weights, numbers, torch.arange(count), features.cpu()
+    return log_probs, examples.labels, weights, numbers, torch.arange(count), features.cpu()
 
 
 def _passes(

@@ -9,8 +9,9 @@ no class: it counts as an example whose class is drawn at random, so that no con
 chance pays.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import torch
@@ -76,13 +77,22 @@ LADDERS: dict[InputForm, dict[str, FamilyLevels]] = {
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """One copy of the validation data: what was done to it, and its part of the total weight."""
+    """One copy of the validation data: what was done to it, and its part of the total weight.
+
+    Its examples are made when they are asked for: all copies of large images at once would not fit
+    into memory.
+    """
 
     family: str
     level: int
     strength: float
-    examples: Examples
+    make: Callable[[], Examples]
     weight: float  # of the whole copy
+
+    @property
+    def examples(self) -> Examples:
+        """The examples of the copy, made anew, each time the same."""
+        return self.make()
 
     @property
     def is_clean(self) -> bool:
@@ -124,10 +134,12 @@ class Ladder:
         """Return the clean copy, those of every family and level, and the outliers, weighted."""
         rig = Rig(model, clean, scale, self.seed, 1 / classes)
         sets = [name for name in self.outliers if not self._is_left_out(name)]
-        outside = [self._outliers(name, rig, classes) for name in sets]
+        outside = [
+            Copy(name, 1, 1.0, partial(self._outliers, name, rig, classes), 0.0) for name in sets
+        ]
         perturbed = list(self._perturbed(rig))
         shares = self._shares(len(perturbed), len(outside))
-        kept = Copy("clean", 0, 0.0, clean, shares[0])
+        kept = Copy("clean", 0, 0.0, lambda: clean, shares[0])
         return [
             kept,
             *(replace(copy, weight=shares[1]) for copy in perturbed),
@@ -149,17 +161,17 @@ class Ladder:
         for name, levels in self.families(input_form(rig.clean.inputs)).items():
             shift = _with_levels(find_computed_shift(name), levels, rig)
             for level in shift.levels[1:]:
-                copy = rig.shifted(shift, level)
-                yield Copy(name, level, shift.strengths[level], copy, 0.0)
+                make = partial(rig.shifted, shift, level)
+                yield Copy(name, level, shift.strengths[level], make, 0.0)
 
-    def _outliers(self, name: str, rig: "Rig", classes: int) -> Copy:
+    def _outliers(self, name: str, rig: "Rig", classes: int) -> Examples:
         like = rig.pixels()
         batches = find_outliers(name).first(len(like)).batches(like, seed=self.seed)
         inputs = torch.cat([inputs for inputs, _ in batches])
         generator = torch.Generator().manual_seed(self.seed)
         labels = torch.randint(classes, (len(inputs),), generator=generator)
         inputs = inputs if rig.scale is None else rig.scale.from_unit(inputs)
-        return Copy(name, 1, 1.0, Examples(inputs, labels, None, rig.clean.classes), 0.0)
+        return Examples(inputs, labels, None, rig.clean.classes)
 
 
 def input_form(inputs: Tensor) -> InputForm:

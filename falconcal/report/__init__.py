@@ -193,11 +193,15 @@ def summary_table(directory: Path) -> polars.DataFrame:
     return make_summary(load_results(directory))
 
 
-def headline(results: Results) -> tuple[list[str], list[list[str]]]:
+def headline(
+    results: Results, deviations: bool = True, figures: int | None = None
+) -> tuple[list[str], list[list[str]]]:
     """Return the headline table as text, as the terminal shows it.
 
     Args:
         results: What ``load_results`` or ``load_comparison`` read.
+        deviations: Whether the standard deviation between seeds stands beside each mean.
+        figures: How many of the figures there are, from the first; None has all.
 
     Returns:
         The heading and the rows, one per method.
@@ -209,7 +213,7 @@ def headline(results: Results) -> tuple[list[str], list[list[str]]]:
         Traceback (most recent call last):
         falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
     """
-    return summary_cells(make_summary(results), HEADLINE)
+    return summary_cells(make_summary(results), HEADLINE[:figures], deviations)
 
 
 def check_formats(formats: Iterable[str]) -> list[str]:

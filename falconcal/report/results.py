@@ -57,6 +57,11 @@ class StoredRun:
     def scores_file(self) -> Path:
         return self.folder / "scores.parquet"
 
+    def recorded_names(self, entry: str) -> list[str]:
+        """Return a list of names that the run recorded; older runs have none."""
+        names = self.record.get(entry)
+        return [str(name) for name in names] if isinstance(names, list) else []
+
 
 @dataclass(frozen=True, eq=False)
 class Results:
@@ -104,6 +109,28 @@ class Results:
     def series(self) -> tuple[str, ...]:
         """Labels in the order of the runs, which is that of the study's methods."""
         return tuple(dict.fromkeys(run.series for run in self.runs))
+
+    @cached_property
+    def fitted_on(self) -> dict[str, tuple[str, ...]]:
+        """By series, the families of shifts that it was fitted on, where there are any."""
+        return self._recorded("fitted_on")
+
+    @cached_property
+    def kin(self) -> dict[str, tuple[str, ...]]:
+        """By series, the shifts that are kin of what it was fitted on, where there are any."""
+        found = self._recorded("kin")
+        shown = {
+            series: tuple(shift for shift in self.shifts if shift in names)
+            for series, names in found.items()
+        }
+        return {series: names for series, names in shown.items() if names}
+
+    def _recorded(self, entry: str) -> dict[str, tuple[str, ...]]:
+        """Return by series what its runs recorded, those of all seeds together."""
+        names: dict[str, list[str]] = {}
+        for run in self.runs:
+            names.setdefault(run.series, []).extend(run.recorded_names(entry))
+        return {series: tuple(dict.fromkeys(found)) for series, found in names.items() if found}
 
     @property
     def examples(self) -> dict[str, Path]:

@@ -55,6 +55,7 @@ __all__ = [
     "find_outliers",
     "find_shift",
     "find_stored",
+    "kin_among",
     "matched_strengths",
     "named_shifts",
     "noise_blur_contrast_shifts",
@@ -92,6 +93,30 @@ def named_shifts(names: Iterable[str]) -> set[str]:
         ['contrast', 'shear', 'wave']
     """
     return {part.strip() for name in names for part in name.split("|")}
+
+
+def kin_among(shifts: Iterable[AnyShift], families: Iterable[str]) -> list[str]:
+    """Return the names of the shifts that are kin of families that something was fitted on.
+
+    A shift is kin of a family that is itself, that it resembles, or that resembles what it
+    resembles.
+
+    Args:
+        shifts: The shifts in question, such as those that a study tests.
+        families: Names of the families that were fitted on, also composed ones.
+
+    Returns:
+        The names in the order of the shifts.
+
+    Example:
+        >>> from falconcal.shifts import SHIFTS, kin_among
+        >>> tested = [SHIFTS[name] for name in ("corrupt_shot_noise", "corrupt_fog", "contrast")]
+        >>> kin_among(tested, ["gaussian_noise", "contrast"])
+        ['corrupt_shot_noise', 'contrast']
+    """
+    parts = named_shifts(families)
+    fitted = parts.union(*(SHIFTS[name].kin for name in parts & set(SHIFTS)))
+    return [shift.name for shift in shifts if not fitted.isdisjoint({shift.name, *shift.kin})]
 
 
 def find_shift(

@@ -25,6 +25,11 @@ TENS = tuple(float(degrees) for degrees in range(0, 100, 10))
 BACKWARDS = (0.0, *(360.0 - degrees for degrees in TENS[1:]))
 PIXEL_OFFSETS = tuple(float(pixels) for pixels in range(0, 20, 2))
 ZOOMS = tuple(round(1.0 - level / 10, 1) for level in range(10))
+ALIKE = (
+    ("rot_left", "rot_right"),
+    ("xshift", "yshift", "xyshift"),
+    ("xzoom", "yzoom", "xyzoom"),
+)
 
 
 def affine_shifts(centre: Centre = "keras") -> dict[str, Shift]:
@@ -43,9 +48,20 @@ def affine_shifts(centre: Centre = "keras") -> dict[str, Shift]:
         (0.0, 10.0, 20.0)
     """
     return {
-        name: Shift(name, strengths, partial(warp, matrix_of=matrix_of, centre=centre), summary)
+        name: Shift(
+            name,
+            strengths,
+            partial(warp, matrix_of=matrix_of, centre=centre),
+            summary,
+            kin=_kin(name),
+        )
         for name, strengths, matrix_of, summary in FAMILIES
     }
+
+
+def _kin(name: str) -> tuple[str, ...]:
+    """Return the shifts that do the same in another direction."""
+    return tuple(one for group in ALIKE if name in group for one in group if one != name)
 
 
 def warp(

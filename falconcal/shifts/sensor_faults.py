@@ -31,8 +31,20 @@ def sensor_shifts() -> dict[str, Shift]:
         tensor(7.)
     """
     shifts = (
-        Shift("sensor_drift", DEVIATIONS, drift, "channels drift away over time, up to 3"),
-        Shift("sensor_offset", DEVIATIONS, offset, "channels too high or too low, up to 3"),
+        Shift(
+            "sensor_drift",
+            DEVIATIONS,
+            drift,
+            "channels drift away over time, up to 3",
+            kin=("sensor_offset", "group_offset"),
+        ),
+        Shift(
+            "sensor_offset",
+            DEVIATIONS,
+            offset,
+            "channels too high or too low, up to 3",
+            kin=("group_offset",),
+        ),
         Shift("sensor_noise", DEVIATIONS, sensor_noise, "noise of deviation 0.1 to 3"),
         Shift(
             "missing_channels",
@@ -45,6 +57,7 @@ def sensor_shifts() -> dict[str, Shift]:
             CHANNEL_SHARES,
             stuck_channels,
             "0.1 to 0.9 of the channels keep one value",
+            kin=("missing_channels",),
         ),
     )
     return {shift.name: shift for shift in shifts}

@@ -18,6 +18,7 @@ from falconcal.shifts.shift import Shift
 PAPER_SHARES = tuple(level / 20 for level in range(10))
 CODE_SHARES = tuple(level / 10 for level in range(10))
 PADDING = 0
+SWAPS = ("word_swap", "word_swap_anywhere", "word_swap_90", "word_swap_90_anywhere")  # all alike
 
 
 def word_shifts() -> dict[str, Shift]:
@@ -108,4 +109,4 @@ def _hit(places: Tensor, share: float, noise: KeyedNoise, keep: int = 0) -> Tens
 def _swaps(
     name: str, shares: tuple[float, ...], apply: Callable[..., Tensor], summary: str
 ) -> Shift:
-    return Shift(name, shares, apply, summary, "tokens", ("tokens",))
+    return Shift(name, shares, apply, summary, "tokens", ("tokens",), kin=SWAPS)

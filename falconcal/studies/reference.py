@@ -2,9 +2,12 @@
 
 It is the study's dropout model, seed 0, last epoch, trained at most once per folder: as a run
 before the others, or as the run of dropout itself where the study keeps its last epoch anyway.
+Where the run of dropout keeps its best epoch, it judges the epochs of that one training.
 """
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch import nn
@@ -14,9 +17,13 @@ from falconcal.core.method import Method, chooses_epoch
 from falconcal.data import PREDICTION_BATCH_SIZE, Dataset
 from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT, WEIGHTS_FILE, RunKey
 from falconcal.studies.building import make_study_model, train_method
+from falconcal.studies.held_epochs import HeldEpochs
 from falconcal.studies.run_files import is_whole, load_weights, save_weights
+from falconcal.studies.stopwatch import Stopwatch
 from falconcal.studies.store import Store
 from falconcal.studies.study import REFERENCE_METHOD, Study
+from falconcal.training import History, TrainingMethod
+from falconcal.training.history import on_weights
 from falconcal.training.model_setup import weights_to_channels_last
 
 REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE_METHOD, 0)
@@ -49,12 +56,38 @@ def make_reference(
 ) -> None:
     """Train the reference, with the study's method unless another is given, and store it."""
     plain = dataset.validation.batches(PREDICTION_BATCH_SIZE)
-    with store.checkpointing(REFERENCE_RUN):
+    held = None if method is not None else held_epochs(study, store)
+    with store.checkpointing(REFERENCE_RUN), _holding(held, store.has_checkpoint(REFERENCE_RUN)):
         model = train_method(study, dataset, 0, method or reference_method(study), plain)
     if distributed.is_first_process():
         save_weights(store.directory / "reference" / WEIGHTS_FILE, model)
     distributed.barrier()
     store.drop_checkpoint(REFERENCE_RUN)
+
+
+def held_epochs(study: Study, store: Store) -> HeldEpochs | None:
+    """Return where epochs are held for the run of dropout, if that is the reference's training."""
+    method = study.method(REFERENCE_METHOD)
+    if not isinstance(method, TrainingMethod) or distributed.world_size() > 1:
+        return None
+    shared = method.keep == "best" and method.patience is None  # patience may end it earlier
+    # judged afterwards as in training: weights of the same type, in one process
+    alike = method.precision == "32-true" and method.devices == method.num_nodes == 1
+    return HeldEpochs(store.held_folder, method.epochs) if shared and alike else None
+
+
+@contextmanager
+def _holding(held: HeldEpochs | None, resumed: bool) -> Iterator[None]:
+    """Hold the epochs of the training inside, and what was recorded of it."""
+    if held is None:
+        yield
+        return
+    if not resumed:
+        held.begin()
+    watch, history = Stopwatch(), History()
+    with history.recording(), on_weights(held.hold):
+        yield
+    held.end(history, watch.read("training"))
 
 
 def load_reference(

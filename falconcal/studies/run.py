@@ -30,9 +30,13 @@ from falconcal.studies.building import (
     train_method,
 )
 from falconcal.studies.events import Event, EventHandler, RunReporter
+from falconcal.studies.held_epochs import HeldEpochs, judge_epochs
+from falconcal.studies.kin_record import fitted_families, kin_record
 from falconcal.studies.provenance import provenance
 from falconcal.studies.reference import (
+    PLAIN_RUN,
     REFERENCE_RUN,
+    held_epochs,
     load_reference,
     make_reference,
     reference_method,
@@ -45,9 +49,10 @@ from falconcal.studies.run_files import (
     to_json,
     write_table,
 )
+from falconcal.studies.stopwatch import Stopwatch
 from falconcal.studies.store import Store
 from falconcal.studies.study import Study
-from falconcal.training import History, on_epoch
+from falconcal.training import History, TrainingMethod, on_epoch
 from falconcal.training.criterion import ShiftedValidation
 from falconcal.training.model_setup import weights_to_channels_last
 
@@ -124,6 +129,7 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
         watch = Stopwatch()
         scores = _score(trained.model, context, reporter)
         origin |= {**trained.record, **watch.read("evaluation")}
+        origin |= kin_record(context.study, trained.families)
         _save(folder / WEIGHTS_FILE, trained.model, own, context.dataset, method, reporter)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
@@ -139,26 +145,14 @@ def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> po
     )
 
 
-class Stopwatch:
-    """Seconds of wall time and of processor time since it was made."""
-
-    def __init__(self) -> None:
-        self.wall, self.processors = time.perf_counter(), time.process_time()
-
-    def read(self, what: str) -> dict[str, float]:
-        return {
-            f"{what}_seconds": time.perf_counter() - self.wall,
-            f"{what}_cpu_seconds": time.process_time() - self.processors,
-        }
-
-
 @dataclass(frozen=True, eq=False)
 class FittedRun:
-    """A fitted model, its training history, and what run.json records of the training."""
+    """A fitted model, its history, what run.json records of the training, what it has seen."""
 
     model: nn.Module
     history: polars.DataFrame
     record: dict[str, Any]
+    families: list[str]  # of shifts that it was fitted on
 
 
 def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReporter) -> FittedRun:
@@ -172,11 +166,39 @@ def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
     if base is not None and isinstance(method, Calibrator):
         reporter.note(f"calibrating the model of {base}")
         return _calibrate(study, context.store, dataset, base, method, validation)
+    held = held_epochs(study, context.store) if run == PLAIN_RUN else None
+    if held is not None and held.complete() and isinstance(method, TrainingMethod):
+        reporter.note("judging the epochs of the reference model, which is the same training")
+        return _judge(study, dataset, held, method, validation, reporter)
     watch, history = Stopwatch(), History()
     with history.recording(), on_epoch(reporter.epoch), context.store.checkpointing(run):
         model = train_method(study, dataset, run.seed, method, validation)
     record = {**watch.read("training"), "kept_epoch": history[-1].kept if history else None}
-    return FittedRun(model, history.table(), record)
+    return FittedRun(model, history.table(), record, fitted_families(method, model))
+
+
+def _judge(
+    study: Study,
+    dataset: Dataset,
+    held: HeldEpochs,
+    method: TrainingMethod,
+    validation: Batches,
+    reporter: RunReporter,
+) -> FittedRun:
+    """Keep the best epoch of a training that has ended; its time is counted here too."""
+    watch, history = Stopwatch(), History()
+    structure = build_untrained(method, make_study_model(study, dataset, method.seed))
+    weights_to_channels_last(structure)  # as in training: the memory layout changes rounding
+    with history.recording(), on_epoch(reporter.epoch):
+        model = judge_epochs(held, method, structure, validation)
+    spent = with_seconds_of(held.recorded()[1], watch.read("training"))
+    record = {**spent, "kept_epoch": history[-1].kept}
+    return FittedRun(model, history.table(), record, fitted_families(method, model))
+
+
+def with_seconds_of(earlier: dict[str, Any], seconds: dict[str, float]) -> dict[str, float]:
+    """Return seconds with those that an earlier training spent; what that lacks is left out."""
+    return {name: seconds[name] + earlier[name] for name in seconds if name in earlier}
 
 
 def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
@@ -217,10 +239,12 @@ def _calibrate(
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
     fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
     origin = read_json(folder / "run.json")
-    seconds = watch.read("training")
-    spent = {name: seconds[name] + origin[name] for name in seconds if name in origin}
+    spent = with_seconds_of(origin, watch.read("training"))
     record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
-    return FittedRun(fitted, read_table(folder / "history.parquet"), record)
+    # the model of the base was loaded, so what that was fitted on is in its own record
+    families = [*origin.get("fitted_on", ()), *fitted_families(method, fitted)]
+    families = list(dict.fromkeys(families))
+    return FittedRun(fitted, read_table(folder / "history.parquet"), record, families)
 
 
 def _save(

@@ -141,10 +141,16 @@ class Store:
         self._failure(run).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove empty folders of checkpoints and failures; call it when no run is going on."""
+        """Remove held epochs and empty folders; call it when no run is going on."""
+        shutil.rmtree(self.held_folder, ignore_errors=True)
         for folder in (self._checkpoints, self.directory / FAILURES_FOLDER):
             if not any(path.is_file() for path in folder.rglob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def held_folder(self) -> Path:
+        """Where the epochs of the reference's training wait to be judged."""
+        return self._checkpoints / "epochs"
 
     def _failure(self, run: RunKey) -> Path:
         return run.folder(self.directory / FAILURES_FOLDER).with_suffix(".txt")

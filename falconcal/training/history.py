@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import polars
+from torch import nn
 
 StopReason = Literal["epochs", "patience"]
 epoch_logger = logging.getLogger("falconcal.training")
@@ -119,3 +120,29 @@ def publish(record: EpochRecord) -> None:
     epoch_logger.info("epoch %d of %d: %s", record.epoch, record.epochs, record.terms)
     for callback in _callbacks.get():
         callback(record)
+
+
+WeightsCallback = Callable[[nn.Module, int], None]
+_weights_callbacks: ContextVar[tuple[WeightsCallback, ...]] = ContextVar(
+    "weights callbacks", default=()
+)
+
+
+@contextmanager
+def on_weights(callback: WeightsCallback) -> Iterator[None]:
+    """Call a function with the model and the epoch after every epoch trained in this process.
+
+    The model has the weights that would be kept if training ended there. The callback must leave
+    them, and the random numbers, as they are.
+    """
+    token = _weights_callbacks.set((*_weights_callbacks.get(), callback))
+    try:
+        yield
+    finally:
+        _weights_callbacks.reset(token)
+
+
+def show_weights(model: nn.Module, epoch: int) -> None:
+    """Give the model as it is after an epoch to all callbacks."""
+    for callback in _weights_callbacks.get():
+        callback(model, epoch)

@@ -43,7 +43,7 @@ from falconcal.training.context import (
     check_given,
     make_context,
 )
-from falconcal.training.history import EpochRecord, StopReason, publish
+from falconcal.training.history import EpochRecord, StopReason, publish, show_weights
 from falconcal.training.objectives import Objective
 from falconcal.training.precision import of_precision
 from falconcal.training.run_steps import run_steps
@@ -79,11 +79,16 @@ def fit_objectives(
         fabric.launch()
         _train(fabric, task)
     if fabric.global_rank == 0:
-        with seeded_random(settings.seed):  # iterating over a DataLoader draws random numbers
-            answers = predict(model, validation, single_process=True)
-            warn_if_collapsed(answers)
-            warn_if_timid(answers)
+        warn_of_predictions(model, validation, settings.seed)
     return model.eval()
+
+
+def warn_of_predictions(model: nn.Module, validation: Batches, seed: int) -> None:
+    """Warn of a model that knows nothing, or hardly trusts what it knows."""
+    with seeded_random(seed):  # iterating over a DataLoader draws random numbers
+        answers = predict(model, validation, single_process=True)
+        warn_if_collapsed(answers)
+        warn_if_timid(answers)
 
 
 def make_fabric(settings: TrainingSettings) -> Fabric:
@@ -200,6 +205,7 @@ def _apply_criterion(state: TrainingState) -> dict[str, float]:
     """Return the figures of the epoch, if one is to be chosen."""
     with state.average.in_place() if state.average is not None else nullcontext():
         take_statistics_from_first(state.model)  # each process has its own mean of them too
+        show_weights(state.model, state.epoch)
         return {} if state.selector is None else state.selector.check(state.model, state.epoch)
 
 

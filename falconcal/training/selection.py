@@ -36,6 +36,11 @@ class Candidate:
         )
 
 
+def checked_epochs(epochs: int, parts: int = CHECKED_EPOCHS) -> set[int]:
+    """Return the epochs whose criterion is computed, evenly spread and with the last."""
+    return {-(-epochs * part // parts) for part in range(1, parts + 1)}
+
+
 class EpochSelector:
     """Keeps the epoch of the lowest criterion among those that reach what is required.
 
@@ -55,8 +60,8 @@ class EpochSelector:
     ) -> None:
         self.validation, self.bounds, self.patience = validation, bounds, patience
         self.agree = agree  # on one result, where several processes each compute it
-        parts = CHECKED_EPOCHS if patience is None else epochs  # with patience, every epoch
-        self.checked_epochs = {-(-epochs * part // parts) for part in range(1, parts + 1)}
+        # with patience, every epoch
+        self.checked_epochs = checked_epochs(epochs, CHECKED_EPOCHS if patience is None else epochs)
         self.required: Requirements = getattr(validation, "required", Requirements())
         self.candidates: list[Candidate] = []
 

@@ -13,6 +13,7 @@ from falconcal.recalibration.held_examples import held_examples
 from falconcal.recalibration.ladder import LADDERS, Ladder, Rig
 from falconcal.recalibration.unit_range import UnitRange, find_unit_range
 from falconcal.shifts import SHIFTS, Shift, matched_strengths
+from falconcal.shifts.keyed_noise import KeyedNoise
 from tests.helpers.small_data import small_network, stripes
 
 CALIBRATORS = {
@@ -47,6 +48,23 @@ def test_copies_and_weights_by_hand() -> None:
     assert [copy.strength for copy in copies[1:6]] == [0.1, 0.3, 0.5, 0.7, 0.9]
     outside = copies[-1].examples.labels
     assert set(outside.tolist()) <= {0, 1, 2}  # drawn at random: no class is right
+
+
+def test_copies_are_made_when_they_are_asked_for_and_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[float] = []
+
+    def noisy(inputs: torch.Tensor, strength: float, noise: KeyedNoise) -> torch.Tensor:
+        made.append(strength)
+        return inputs + strength * noise.normal(tuple(inputs.shape[1:]))
+
+    monkeypatch.setitem(SHIFTS, "counted", Shift("counted", (0.0, 0.1, 0.2), noisy))
+    copies = ladder(perturbed={"counted": "spread"}).copies(small_network(), stripes(30), 3, UNIT)
+    assert made == []  # all copies of large images at once would not fit into memory
+    first, again = copies[2].examples, copies[2].examples
+    assert made == [0.2, 0.2]
+    assert torch.equal(first.inputs, again.inputs)
 
 
 def test_what_is_tested_is_left_out() -> None:

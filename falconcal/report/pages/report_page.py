@@ -22,7 +22,6 @@ from falconcal.report.charts.by_level import (
     pooled_figure,
     reliability_figures,
 )
-from falconcal.report.charts.chart_data import MEAN
 from falconcal.report.charts.cost_charts import cost_figures
 from falconcal.report.charts.distributions import (
     distribution_figure,
@@ -55,9 +54,16 @@ from falconcal.report.tables.comparison_tables import (
 from falconcal.report.tables.costs import cost_tables, costs_of
 from falconcal.report.tables.csv_files import summary_csv
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
+from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
-from falconcal.report.tables.summary import SELECTION_NOTE, seeds_note, shift_rows, summary_cells
+from falconcal.report.tables.summary import (
+    SELECTION_NOTE,
+    seeds_note,
+    shift_rows,
+    summary_cells,
+    tested_shift_rows,
+)
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -134,6 +140,10 @@ def render(
         columns=HEADLINE,
         seeds_note=seeds_note(summary),
         shift_table=_shift_table(results),
+        mark_note=KIN_NOTE if has_kin(results, results.shifts) else "",
+        kin=HtmlTable(*kin_cells(results)),
+        kin_title=KIN_TITLE,
+        kin_note=kin_note(results),
         chosen_on=CHOSEN_ON,
         images={shift: _data_uri(file) for shift, file in results.examples.items()},
         outlier_images={name: _data_uri(file) for name, file in results.outlier_examples.items()},
@@ -201,7 +211,7 @@ def _over(text: str, below: str | None) -> str | Cell:
 
 
 def _shift_table(results: Results) -> HtmlTable:
-    rows = shift_rows(results, (*results.tested_shifts, MEAN))
+    rows = tested_shift_rows(results)
     for name, *figures in shift_rows(results, results.selection_shifts):
         rows.append([f"{name} ({CHOSEN_ON})", *figures])
     return HtmlTable(["Shift", *results.series], rows)

@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falconcal.io.atomic import write_text
-from falconcal.report.charts.chart_data import MEAN
 from falconcal.report.results import Results, load_results
 from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN
+from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
 from falconcal.report.tables.paper_values import NOTE, paper_cells
-from falconcal.report.tables.summary import make_summary, markdown_table, shift_rows, summary_cells
+from falconcal.report.tables.summary import (
+    make_summary,
+    markdown_table,
+    summary_cells,
+    tested_shift_rows,
+)
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -81,11 +86,16 @@ def tables(results: Results) -> list[PaperTable]:
     beside = paper_cells(results, summary)
     if beside[1]:
         found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
-    shifts = shift_rows(results, (*results.tested_shifts, MEAN))
+    shifts = tested_shift_rows(results)
     caption = f"{title}: micro-averaged ECE of each tested shift"
+    if has_kin(results, results.tested_shifts):
+        caption += f". {KIN_NOTE}"
     found.append(
         PaperTable("shifts", caption, ["Shift", *results.series], shifts, _lowest_of_rows(shifts))
     )
+    kin = kin_cells(results)
+    if kin[1]:
+        found.append(PaperTable("kin", f"{title}: {KIN_TITLE}. {kin_note(results)}", *kin))
     return found
 
 

@@ -30,6 +30,15 @@ from falconcal.report.tables.comparison_tables import (
 )
 from falconcal.report.tables.costs import cost_tables, costs_of
 from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, SELECTION, Column
+from falconcal.report.tables.kin_tables import (
+    KIN_NOTE,
+    KIN_TITLE,
+    has_kin,
+    kin_cells,
+    kin_note,
+    marked,
+    unseen_row,
+)
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 
@@ -68,7 +77,8 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         intervals_note(evidence),
         *_verdicts(evidence),
         "## Micro-averaged ECE of each tested shift",
-        _shift_table(results, (*results.tested_shifts, MEAN)),
+        markdown_table(["Shift", *results.series], tested_shift_rows(results)),
+        *_kin(results),
         "## In domain and truly out of distribution",
         _plain(distribution_note(results)),
         *_tables(distribution_tables(results, distributions(results))),
@@ -87,14 +97,24 @@ def _outliers(results: Results, evidence: StudyEvidence) -> list[str]:
     return ["## Outliers", OUTLIERS_NOTE, *tables, _column_meanings(OUTLIER_COLUMNS)]
 
 
+def _kin(results: Results) -> list[str]:
+    """Return what the methods do over the unseen shifts; nothing where none is kin."""
+    heading, rows = kin_cells(results)
+    if not rows:
+        return []
+    return [f"### {KIN_TITLE}", _plain(kin_note(results)), markdown_table(heading, rows)]
+
+
 def _selection(results: Results, summary: polars.DataFrame) -> list[str]:
     if not results.selection_shifts:
         return []
+    rows = shift_rows(results, results.selection_shifts)
     return [
         "## Shifts used to choose settings",
         f"{SELECTION_NOTE} They enter no figure above.",
         markdown_table(*summary_cells(summary, SELECTION)),
-        _shift_table(results, results.selection_shifts),
+        markdown_table(["Shift", *results.series], rows),
+        *([KIN_NOTE] if has_kin(results, results.selection_shifts) else []),
     ]
 
 
@@ -114,12 +134,12 @@ READING = (
 
 
 def summary_cells(
-    summary: polars.DataFrame, columns: tuple[Column, ...]
+    summary: polars.DataFrame, columns: tuple[Column, ...], deviations: bool = True
 ) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table as text, the deviation beside each mean."""
     heading = ["Method", "Seeds", *(column.heading for column in columns)]
     rows = [
-        [row["series"], str(row["seeds"]), *(_cell(column, row) for column in columns)]
+        [row["series"], str(row["seeds"]), *(_cell(column, row, deviations) for column in columns)]
         for row in summary.to_dicts()
     ]
     return heading, rows
@@ -135,13 +155,27 @@ def seeds_note(summary: polars.DataFrame) -> str:
 
 
 def shift_rows(results: Results, shifts: Iterable[str]) -> list[list[str]]:
-    """Return a row of text for each shift: its name, then the micro ECE of every series."""
+    """Return a row of text for each shift: its name, then the micro ECE of every series.
+
+    A figure is marked where the shift is kin of what the series was fitted on.
+    """
     pooled = pooled_curves(results, "micro_ece").select("series", "shift", "mean")
     means = {(series, shift): mean for series, shift, mean in pooled.rows()}
     return [
-        [shift, *(_number(means.get((series, shift))) for series in results.series)]
+        [
+            shift,
+            *(
+                marked(_number(means.get((series, shift))), results, series, shift)
+                for series in results.series
+            ),
+        ]
         for shift in shifts
     ]
+
+
+def tested_shift_rows(results: Results) -> list[list[str]]:
+    """Return the rows of the tested shifts, of their mean, and of the mean of the unseen ones."""
+    return shift_rows(results, (*results.tested_shifts, MEAN)) + unseen_row(results)
 
 
 def _figures_by_seed(results: Results) -> polars.DataFrame:
@@ -196,8 +230,8 @@ def _training_seconds(results: Results) -> polars.DataFrame:
     )
 
 
-def _cell(column: Column, row: dict[str, Any]) -> str:
-    figures = (row[column.name], row[column.name + DEVIATION])
+def _cell(column: Column, row: dict[str, Any], deviations: bool) -> str:
+    figures = (row[column.name], row[column.name + DEVIATION] if deviations else None)
     known = [f"{value:,.{column.digits}f}" for value in figures if value is not None]
     return " ± ".join(known) + column.unit if known else NOT_KNOWN
 
@@ -232,10 +266,6 @@ def _tables(tables: Iterable[ComparisonTable]) -> list[str]:
         parts += [f"### {_plain(table.title)}", *([_plain(table.note)] if table.note else [])]
         parts.append(markdown_table(table.heading, table.rows))
     return parts
-
-
-def _shift_table(results: Results, shifts: Iterable[str]) -> str:
-    return markdown_table(["Shift", *results.series], shift_rows(results, shifts))
 
 
 def markdown_table(heading: list[str], rows: list[list[str]]) -> str:

@@ -9,6 +9,7 @@ from falconcal.report.charts.chart_data import pooled_curves
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
+from falconcal.report.tables.kin_tables import kin_json
 from falconcal.report.tables.paper_values import paper_comparisons
 from falconcal.report.tables.summary import DEVIATION
 
@@ -26,6 +27,7 @@ def summary_json(results: Results, summary: polars.DataFrame, evidence: StudyEvi
         "methods": [_method(row, bounds) for row in summary.to_dicts()],
         "micro_ece": _by_shift(results),
         "published": _published(results, summary),
+        **kin_json(results),
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -81,6 +81,23 @@ KIN: dict[str, tuple[str, ...]] = {
 }
 
 
+def kin_of_corruption(name: str) -> tuple[str, ...]:
+    """Return the families that a stored corruption resembles, the computed one of that name first.
+
+    Args:
+        name: As in the files of ImageNet-C, without a prefix.
+
+    Returns:
+        Names of shifts; none where no shift of the library is like it.
+
+    Example:
+        >>> from falconcal.shifts.corruptions import kin_of_corruption
+        >>> kin_of_corruption("shot_noise")
+        ('corrupt_shot_noise', 'gaussian_noise')
+    """
+    return (f"corrupt_{name}", *KIN.get(name, ())) if name in CORRUPTIONS else ()
+
+
 def corruption_shifts() -> dict[str, Shift]:
     """Return the 19 corruptions of ImageNet-C as shifts by name, with severities 1 to 5.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from falconcal.data import Part
 from falconcal.data.locations import find_folder
 from falconcal.errors import UserError
+from falconcal.shifts.corruptions import kin_of_corruption
 from falconcal.shifts.stored.stored_shift import (
     STORED_SEVERITIES,
     StoredLevel,
@@ -27,7 +28,8 @@ def open_cifar10_c(corruption: str, path: str | None = None) -> StoredShift:
     found = [file.stem for file in folder.glob("*.npy") if file.stem != "labels"]
     check_choice("cifar10_c", corruption, folder, found)
     name, opened = f"cifar10_c:{corruption}", partial(_open, folder, corruption)
-    return StoredShift(name, STORED_SEVERITIES, opened, f"{corruption} (CIFAR-10-C)")
+    summary, kin = f"{corruption} (CIFAR-10-C)", kin_of_corruption(corruption)
+    return StoredShift(name, STORED_SEVERITIES, opened, summary, kin=kin)
 
 
 def _open(folder: Path, corruption: str, level: int, data: Part) -> StoredLevel:

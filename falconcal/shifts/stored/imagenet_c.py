@@ -12,6 +12,7 @@ from falconcal.data.locations import find_folder
 from falconcal.errors import UserError
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
+from falconcal.shifts.corruptions import kin_of_corruption
 from falconcal.shifts.stored.stored_shift import (
     STORED_SEVERITIES,
     StoredLevel,
@@ -30,9 +31,9 @@ def open_imagenet_c(corruption: str, path: str | None = None) -> StoredShift:
     found = {severity.parent.name: severity.parent for severity in first}
     check_choice("imagenet_c", corruption, folder, list(found))
     opened = partial(_open, found[corruption])
-    return StoredShift(
-        f"imagenet_c:{corruption}", STORED_SEVERITIES, opened, f"{corruption} (ImageNet-C)"
-    )
+    name, summary = f"imagenet_c:{corruption}", f"{corruption} (ImageNet-C)"
+    kin = kin_of_corruption(corruption)
+    return StoredShift(name, STORED_SEVERITIES, opened, summary, kin=kin)
 
 
 def _open(folder: Path, level: int, data: Part) -> StoredLevel:

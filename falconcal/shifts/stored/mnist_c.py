@@ -8,6 +8,7 @@ from pathlib import Path
 
 from falconcal.data import Part
 from falconcal.data.locations import find_folder
+from falconcal.shifts.corruptions import kin_of_corruption
 from falconcal.shifts.stored.stored_shift import (
     StoredLevel,
     StoredShift,
@@ -18,6 +19,14 @@ from falconcal.shifts.stored.stored_shift import (
 
 MNIST_C_FOLDERS = ("mnist_c", "MNIST-C", "mnist-c")
 IMAGES, LABELS = "test_images.npy", "test_labels.npy"
+# families that corruptions which only MNIST-C has resemble
+MNIST_C_KIN: dict[str, tuple[str, ...]] = {
+    "rotate": ("rot_left", "rot_right"),
+    "shear": ("shear",),
+    "scale": ("xzoom", "yzoom", "xyzoom"),
+    "translate": ("xshift", "yshift", "xyshift"),
+    **dict.fromkeys(("dotted_line", "zigzag", "stripe"), ("background_lines",)),
+}
 
 
 def open_mnist_c(corruption: str, path: str | None = None) -> StoredShift:
@@ -26,7 +35,8 @@ def open_mnist_c(corruption: str, path: str | None = None) -> StoredShift:
     found = [file.parent.name for file in folder.glob(f"*/{IMAGES}")]
     check_choice("mnist_c", corruption, folder, found)
     opened = partial(_open, folder / corruption)
-    return StoredShift(f"mnist_c:{corruption}", 1, opened, f"{corruption} (MNIST-C)")
+    kin = MNIST_C_KIN.get(corruption) or kin_of_corruption(corruption)
+    return StoredShift(f"mnist_c:{corruption}", 1, opened, f"{corruption} (MNIST-C)", kin=kin)
 
 
 def _open(folder: Path, level: int, data: Part) -> StoredLevel:  # noqa: ARG001

@@ -43,6 +43,7 @@ class StoredShift:
         summary: One line for ``falconcal list shifts``.
         own_examples: Whether the examples are other ones than the test data, so that only whole
             sets can be compared.
+        kin: Families that it resembles, as of a ``Shift``.
 
     Example:
         >>> import torch, falconcal
@@ -61,6 +62,7 @@ class StoredShift:
     open: Callable[[int, Part], StoredLevel]
     summary: str = ""
     own_examples: bool = False
+    kin: tuple[str, ...] = ()
 
     @property
     def levels(self) -> range:
