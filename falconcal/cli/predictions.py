@@ -25,7 +25,7 @@ from falconcal.io.output_folder import model_file
 
 if TYPE_CHECKING:
     from falconcal.inference.inputs.input_source import InputSource
-    from falconcal.inference.model_file import ModelMetadata
+    from falconcal.inference.model_metadata import ModelMetadata
 
 
 @app.command(

@@ -69,7 +69,7 @@ DISTANCES, FEATURES = 3, 5  # the last two features are free
 
 @pytest.fixture(scope="module")
 def monotone_weights() -> list[Tensor]:
-    """Two fits to features that say nothing, so that without bounds many weights would be below 0."""
+    """Two fits to features that say nothing: without bounds many weights would be below 0."""
     log_probs, labels = sample(60)
     uniform = torch.full((60,), 1 / 60, dtype=torch.float64)
     return [
