@@ -22,7 +22,7 @@ from falconcal.report.charts.by_level import (
     pooled_figure,
     reliability_figures,
 )
-from falconcal.report.charts.chart_data import MEAN
+from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS
 from falconcal.report.charts.cost_charts import cost_figures
 from falconcal.report.charts.distributions import (
     distribution_figure,
@@ -201,7 +201,7 @@ def _over(text: str, below: str | None) -> str | Cell:
 
 
 def _shift_table(results: Results) -> HtmlTable:
-    rows = shift_rows(results, (*results.tested_shifts, MEAN))
+    rows = shift_rows(results, (*results.tested_shifts, MEAN_OF_SHIFTS))
     for name, *figures in shift_rows(results, results.selection_shifts):
         rows.append([f"{name} ({CHOSEN_ON})", *figures])
     return HtmlTable(["Shift", *results.series], rows)

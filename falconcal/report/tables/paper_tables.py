@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falconcal.io.atomic import write_text
-from falconcal.report.charts.chart_data import MEAN
+from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS
 from falconcal.report.results import Results, load_results
 from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN
 from falconcal.report.tables.paper_values import NOTE, paper_cells
@@ -81,7 +81,7 @@ def tables(results: Results) -> list[PaperTable]:
     beside = paper_cells(results, summary)
     if beside[1]:
         found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
-    shifts = shift_rows(results, (*results.tested_shifts, MEAN))
+    shifts = shift_rows(results, (*results.tested_shifts, MEAN_OF_SHIFTS))
     caption = f"{title}: micro-averaged ECE of each tested shift"
     found.append(
         PaperTable("shifts", caption, ["Shift", *results.series], shifts, _lowest_of_rows(shifts))

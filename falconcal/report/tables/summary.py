@@ -10,7 +10,7 @@ from typing import Any
 import polars
 
 from falconcal.evaluation.under_shift import CLEAN
-from falconcal.report.charts.chart_data import MEAN, pooled_curves
+from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS, pooled_curves
 from falconcal.report.charts.distributions import (
     distribution_note,
     distribution_tables,
@@ -34,7 +34,7 @@ from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 
 RUN_KEYS = ["variant", "method", "series", "seed"]
-DEVIATION = "_deviation"
+DEVIATION_SUFFIX = "_deviation"
 
 
 def make_summary(results: Results) -> polars.DataFrame:
@@ -47,9 +47,9 @@ def make_summary(results: Results) -> polars.DataFrame:
     seeds = _figures_by_seed(results)
     table = seeds.group_by("variant", "method", "series", maintain_order=True).agg(
         polars.len().alias("seeds"),
-        *[polars.col(names).mean(), polars.col(names).std().name.suffix(DEVIATION)],
+        *[polars.col(names).mean(), polars.col(names).std().name.suffix(DEVIATION_SUFFIX)],
     )
-    beside = [name for figure in names for name in (figure, figure + DEVIATION)]
+    beside = [name for figure in names for name in (figure, figure + DEVIATION_SUFFIX)]
     return table.select("variant", "method", "series", "seeds", *beside)
 
 
@@ -68,7 +68,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         intervals_note(evidence),
         *_verdicts(evidence),
         "## Micro-averaged ECE of each tested shift",
-        _shift_table(results, (*results.tested_shifts, MEAN)),
+        _shift_table(results, (*results.tested_shifts, MEAN_OF_SHIFTS)),
         "## In domain and truly out of distribution",
         _plain(distribution_note(results)),
         *_tables(distribution_tables(results, distributions(results))),
@@ -197,7 +197,7 @@ def _training_seconds(results: Results) -> polars.DataFrame:
 
 
 def _cell(column: Column, row: dict[str, Any]) -> str:
-    figures = (row[column.name], row[column.name + DEVIATION])
+    figures = (row[column.name], row[column.name + DEVIATION_SUFFIX])
     known = [f"{value:,.{column.digits}f}" for value in figures if value is not None]
     return " ± ".join(known) + column.unit if known else NOT_KNOWN
 
