@@ -77,7 +77,7 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
     chart = grid(panel, "figure", figures, height=MATRIX_CELL_HEIGHT * methods)
     chart.columns = len(figures) if methods <= MAX_SIDE_BY_SIDE else 2
     chart.spec.width = max(PANEL_WIDTH, MATRIX_CELL_WIDTH * methods)
-    # the legend starts where the panel does, so a narrow page has room for one entry a line
+    # the legend starts where the panel does, so a narrow page has room for one entry per line
     return Figure("method-against-method", CAPTION, chart, 180, cells=methods)
 
 

@@ -122,7 +122,7 @@ def _bars(results: Results, shown: list[str]) -> list[altair.Chart]:
 
 
 def _sensitivity(results: Results, sweep: Sweep, name: str) -> Figure | None:
-    """Return lines over the range of a setting, one a method; none without two points."""
+    """Return lines over the range of a setting, one per method; None below two points."""
     points = _points(results, sweep)
     values = points["value"].to_list()
     if len(set(values)) < 2:
