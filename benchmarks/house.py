@@ -99,7 +99,8 @@ def _constants(nodes: Iterable[ast.stmt]) -> Iterator[str]:
     for node in nodes:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign):
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
+            parts = [part for target in targets for part in getattr(target, "elts", [target])]
+            yield from (part.id for part in parts if isinstance(part, ast.Name))
 
 
 def _fields(tree: ast.Module) -> Iterator[tuple[str, str]]:

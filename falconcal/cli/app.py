@@ -1,4 +1,4 @@
-"""What all commands share: the application, common options, and helpers for arguments."""
+"""What all commands share: the application, and helpers for arguments."""
 
 import os
 import shlex
@@ -11,20 +11,6 @@ import falconcal
 from falconcal.cli.terminal import output
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Do not download anything.")]
-TrustOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trust-code",
-        metavar="PACKAGE",
-        help="Run code of this package where files name it as package.module:Name. Can be "
-        "repeated.",
-    ),
-]
-FiguresOption = Annotated[
-    str,
-    typer.Option(metavar="FORMATS", help="File formats of the figures, of svg, png and pdf."),
-]
 
 app = typer.Typer(
     name="falconcal",

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from falconcal.cli.app import OfflineOption, app, split_names, stay_offline
+from falconcal.cli.app import app, split_names, stay_offline
+from falconcal.cli.options import OfflineOption
 from falconcal.cli.terminal import print_text
 from falconcal.errors import UsageError, UserError
 from falconcal.io.output_folder import file_name

@@ -1,13 +1,31 @@
 """Commands for predictions: measure those of any model, make them with a saved one."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from falconcal.cli.app import TrustOption, app
+from falconcal.cli.app import app
+from falconcal.cli.options import (
+    BinsOption,
+    GroupMetricOption,
+    GroupsOption,
+    InputArgument,
+    LabelsOption,
+    LogitsOption,
+    ModelArgument,
+    PredictionsArgument,
+    PredictionsFileOption,
+    ProbabilitiesOption,
+    RejectBelowOption,
+    RiskOption,
+    ScoreFolderOption,
+    TrustOption,
+)
 from falconcal.cli.terminal import errors, output, print_text, show_outcome, show_score
 from falconcal.io.output_folder import model_file
+
+if TYPE_CHECKING:
+    from falconcal.inference.inputs.input_source import InputSource
+    from falconcal.inference.model_metadata import ModelMetadata
 
 
 @app.command(
@@ -17,33 +35,14 @@ from falconcal.io.output_folder import model_file
     "falconcal score outputs.npz --logits --out scored"
 )
 def score(
-    file: Annotated[
-        Path, typer.Argument(help="CSV, Parquet or NPZ file; the extension gives the format.")
-    ],
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Column of the true class (default: label; in NPZ files labels)."),
-    ] = None,
-    probabilities: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Prefix of the columns of the classes (default: p_; with --logits logit_). In NPZ "
-            "files the name of the array (default: probabilities; with --logits logits).",
-        ),
-    ] = None,
-    logits: Annotated[
-        bool, typer.Option("--logits", help="The numbers are logits, not probabilities.")
-    ] = False,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of groups, such as sites; the worst groups are shown."),
-    ] = None,
-    metric: Annotated[str, typer.Option(help="Metric by which groups are compared.")] = "ece",
-    bins: Annotated[int, typer.Option(help="Number of bins of confidence.")] = 10,
-    out: Annotated[
-        Path | None, typer.Option(help="Output folder (default: runs/score/NAME of the file).")
-    ] = None,
+    file: PredictionsArgument,
+    labels: LabelsOption = None,
+    probabilities: ProbabilitiesOption = None,
+    logits: LogitsOption = False,
+    groups: GroupsOption = None,
+    metric: GroupMetricOption = "ece",
+    bins: BinsOption = 10,
+    out: ScoreFolderOption = None,
 ) -> None:
     """Measure the calibration of predictions from a file and write an HTML page.
 
@@ -73,27 +72,11 @@ def score(
     "falconcal predict runs/digits/runs/default/falcon/seed-0 images.npy",
 )
 def predict_inputs(
-    model: Annotated[
-        Path, typer.Argument(help="File written by falconcal.save, or the folder of a run.")
-    ],
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="INPUT", help="Folder of images, or a CSV, NPY or NPZ file."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="CSV or Parquet file (default: runs/predict/INPUT.csv)."),
-    ] = None,
-    reject_below: Annotated[
-        float | None, typer.Option(help="Reject predictions with a confidence below this.")
-    ] = None,
-    risk: Annotated[
-        float | None,
-        typer.Option(
-            help="Reject as many as needed to keep the error rate of the others below this, with "
-            "95 % certainty by the validation data that the model was saved with."
-        ),
-    ] = None,
+    model: ModelArgument,
+    source: InputArgument,
+    out: PredictionsFileOption = None,
+    reject_below: RejectBelowOption = None,
+    risk: RiskOption = None,
     trust_code: TrustOption = None,
 ) -> None:
     """Predict inputs with a saved model: label, confidence, entropy, and what to reject.
@@ -104,7 +87,6 @@ def predict_inputs(
     from falconcal.inference.inputs import (
         check_output,
         choose_threshold,
-        chose_its_epoch,
         open_inputs,
         write_predictions,
     )
@@ -115,18 +97,25 @@ def predict_inputs(
     check_output(target, source)
     saved = load(model_file(model), trust_code or ())
     threshold = choose_threshold(saved.metadata, reject_below, risk)
-    if risk is not None and chose_its_epoch(saved.metadata):
+    opened = open_inputs(source, saved.metadata)
+    _print_doubts(saved.metadata, opened, risk)
+    with progress_bar(errors, source.name, opened.total) as advance:
+        outcome = write_predictions(target, saved, opened, threshold, advance)
+    show_outcome(outcome, target, threshold)
+
+
+def _print_doubts(metadata: "ModelMetadata", opened: "InputSource", risk: float | None) -> None:
+    """Print what makes these predictions less certain than they look."""
+    from falconcal.inference.inputs import chose_its_epoch
+
+    if risk is not None and chose_its_epoch(metadata):
         print_text(
             "The validation data also chose this model's epoch: the risk may be somewhat higher.",
             errors,
         )
-    opened = open_inputs(source, saved.metadata)
-    if opened.named == "file" and saved.metadata.framing is None:
+    if opened.named == "file" and metadata.framing is None:
         print_text(
             "The model file does not say how images are resized and cropped: they are stretched to "
             "its size. Save the model again with framing=.",
             errors,
         )
-    with progress_bar(errors, source.name, opened.total) as advance:
-        outcome = write_predictions(target, saved, opened, threshold, advance)
-    show_outcome(outcome, target, threshold)

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from falconcal.cli.app import FiguresOption, app, split_formats
+from falconcal.cli.app import app, split_formats
+from falconcal.cli.options import FiguresOption, PaperOption
 from falconcal.cli.terminal import output, print_text, show_summary
 
 if TYPE_CHECKING:
     from falconcal.report.results import Results
-
-PaperOption = Annotated[
-    bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
-]
 
 
 @app.command(

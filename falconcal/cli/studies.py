@@ -1,19 +1,46 @@
 """Commands for studies: run them, tune their methods."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from falconcal.cli.app import (
     FAILED,
-    OfflineOption,
-    TrustOption,
     app,
     command_line,
     should_print_error,
     split_names,
     stay_offline,
+)
+from falconcal.cli.options import (
+    ChangesOption,
+    DevicesOption,
+    EarlierSettingsOption,
+    MachinesOption,
+    MethodsOption,
+    OfflineOption,
+    PrecisionOption,
+    PruneOption,
+    RayOption,
+    RunFolderOption,
+    ScoreTestOption,
+    SearchSeedOption,
+    SeedsOption,
+    SmokeOption,
+    StorageOption,
+    StrategyOption,
+    StudyArgument,
+    TensorboardOption,
+    ThreadsOption,
+    TrialsOption,
+    TrustOption,
+    TunedMethodOption,
+    TunedSettingsOption,
+    TuningFolderOption,
+    TuningWorkersOption,
+    VariantsOption,
+    WorkersOption,
 )
 from falconcal.cli.terminal import (
     announce_search,
@@ -27,8 +54,10 @@ from falconcal.cli.terminal import (
 
 if TYPE_CHECKING:
     from falconcal.io.output_folder import RunKey
+    from falconcal.io.trial_rows import TrialRow
     from falconcal.studies import Study
     from falconcal.studies.executors.local_workers import ExecutorFactory
+    from falconcal.studies.tuning.search import Search
 
 
 @app.command(
@@ -46,72 +75,24 @@ if TYPE_CHECKING:
     "falconcal run my_study.toml --trust-code my_package"
 )
 def run(
-    study: Annotated[str, typer.Argument(help="Name of a study, or path of its TOML file.")],
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Methods of the study, separated by commas (default: all)."),
-    ] = None,
-    variants: Annotated[
-        str | None,
-        typer.Option(
-            help="Variants of the study, separated by commas (default: all). The plain variant is "
-            "called default."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds: 0, 1, ... (default: as in the study).")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder (default: runs/STUDY).")] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting: key=value. Can be repeated."
-        ),
-    ] = None,
-    settings: Annotated[
-        Path | None, typer.Option(help="File of settings that falconcal tune chose: best.toml.")
-    ] = None,
+    study: StudyArgument,
+    methods: MethodsOption = None,
+    variants: VariantsOption = None,
+    seeds: SeedsOption = None,
+    out: RunFolderOption = None,
+    changes: ChangesOption = None,
+    settings: TunedSettingsOption = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
-    workers: Annotated[
-        int, typer.Option(help="Worker processes on this machine; each does one run at a time.")
-    ] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Do the runs on this Ray cluster; local starts one."),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Threads per run (default: torch's number, divided by the workers)."
-        ),
-    ] = None,
-    devices: Annotated[
-        int | None, typer.Option(help="Devices that train each run together, one process each.")
-    ] = None,
-    num_nodes: Annotated[
-        int | None, typer.Option(help="Machines that train each run together.")
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="Strategy of Lightning Fabric, such as ddp.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Precision of training, such as bf16-mixed.")
-    ] = None,
-    smoke: Annotated[
-        bool,
-        typer.Option(
-            "--smoke",
-            help="Check in seconds that the study runs: few examples, one epoch, few levels. The "
-            "output folder is then runs/smoke/STUDY by default.",
-        ),
-    ] = False,
-    tensorboard: Annotated[
-        bool,
-        typer.Option(
-            "--tensorboard", help="Also write event files for TensorBoard to OUT/tensorboard."
-        ),
-    ] = False,
+    workers: WorkersOption = 1,
+    ray: RayOption = None,
+    threads: ThreadsOption = None,
+    devices: DevicesOption = None,
+    num_nodes: MachinesOption = None,
+    strategy: StrategyOption = None,
+    precision: PrecisionOption = None,
+    smoke: SmokeOption = False,
+    tensorboard: TensorboardOption = False,
 ) -> None:
     """Train the methods of a study, measure them under shift, and write a report.
 
@@ -205,45 +186,17 @@ def _print_how_to_resume(directory: Path) -> None:
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned",
 )
 def tune_method(
-    study: Annotated[str, typer.Argument(help="Name of a study, or path of its TOML file.")],
-    method: Annotated[
-        str, typer.Option(help="Method of the study; if it has a base, the base is tuned.")
-    ],
-    trials: Annotated[
-        int, typer.Option(help="Number of trials in total, including those done before.")
-    ],
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Storage of Optuna (default: trials.db in the output folder)."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Output folder (default: runs/tune/STUDY).")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the points drawn, and of every training.")] = 0,
-    workers: Annotated[int, typer.Option(help="Worker processes, with one thread each.")] = 1,
-    prune: Annotated[
-        bool, typer.Option(help="End a trial early when it is worse than the median of the others.")
-    ] = True,
-    also_score_test: Annotated[
-        bool,
-        typer.Option(
-            "--also-score-test",
-            help="Also measure each complete trial on test data, after it is judged, to see how "
-            "well the criterion ranks. Nothing is chosen by it.",
-        ),
-    ] = False,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting: key=value. Can be repeated."
-        ),
-    ] = None,
-    settings: Annotated[
-        Path | None,
-        typer.Option(help="File of settings chosen before, such as those of the reference."),
-    ] = None,
+    study: StudyArgument,
+    method: TunedMethodOption,
+    trials: TrialsOption,
+    storage: StorageOption = None,
+    out: TuningFolderOption = None,
+    seed: SearchSeedOption = 0,
+    workers: TuningWorkersOption = 1,
+    prune: PruneOption = True,
+    also_score_test: ScoreTestOption = False,
+    changes: ChangesOption = None,
+    settings: EarlierSettingsOption = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
 ) -> None:
@@ -257,8 +210,7 @@ def tune_method(
     need_optuna()
     from falconcal.studies import find_study
     from falconcal.studies.tuning.choice import check_chosen
-    from falconcal.studies.tuning.search import Search, check_request
-    from falconcal.studies.tuning.search import tune as search_for
+    from falconcal.studies.tuning.search import Search
 
     stay_offline(offline)
     found = find_study(study, changes or [], settings, trust_code=trust_code or ())
@@ -267,13 +219,19 @@ def tune_method(
         found, method, trials, directory, storage, seed, prune=prune,
         also_score_test=also_score_test,
     )  # fmt: skip
+    rows = _search(search, workers)
+    show_trials(directory, rows)
+    check_chosen(rows, search.target.name)
+
+
+def _search(search: "Search", workers: int) -> list["TrialRow"]:
+    from falconcal.studies.tuning.search import check_request, tune
+
     try:
         check_request(search, workers)
         announce_search(search)
-        rows = search_for(search, workers, show_trial)
+        return tune(search, workers, show_trial)
     except KeyboardInterrupt:
-        words = f"Interrupted. Finished trials are kept in {directory}. To resume: {command_line()}"
-        print_text(words, errors)
+        words = f"Interrupted. Finished trials are kept in {search.directory}."
+        print_text(f"{words} To resume: {command_line()}", errors)
         raise typer.Exit(FAILED) from None
-    show_trials(directory, rows)
-    check_chosen(rows, search.target.name)

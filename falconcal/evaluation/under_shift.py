@@ -27,7 +27,7 @@ from falconcal.shifts.stored.stored_shift import StoredLevel
 
 CLEAN = "clean"
 OUTLIER_LEVEL = 1  # the level that outliers have in tables
-COLUMNS = tuple(field.name for field in fields(Scores))
+SCORE_FIELDS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 
 
@@ -353,7 +353,7 @@ def _row(
 
 def _frame(scores: Scores, shift: str, level: int) -> polars.DataFrame:
     """Return scores as a table, some tens of bytes per example."""
-    columns = {name: getattr(scores, name).numpy() for name in COLUMNS}
+    columns = {name: getattr(scores, name).numpy() for name in SCORE_FIELDS}
     return polars.DataFrame(columns).select(
         polars.lit(shift).cast(polars.Categorical).alias("shift"),
         polars.lit(level, polars.Int16).alias("level"),
@@ -366,4 +366,6 @@ def _frame(scores: Scores, shift: str, level: int) -> polars.DataFrame:
 
 
 def _scores(table: polars.DataFrame) -> Scores:
-    return Scores(**{name: torch.from_numpy(table[name].to_numpy().copy()) for name in COLUMNS})
+    return Scores(
+        **{name: torch.from_numpy(table[name].to_numpy().copy()) for name in SCORE_FIELDS}
+    )

@@ -26,7 +26,7 @@ from falconcal.metrics.calibration import BINS, RMS_BINS, equal_mass_index
 from falconcal.metrics.metric import Resampling
 from falconcal.metrics.predictions import Predictions, TopPredictions
 
-GRID = 200  # cells of confidence; inside one it varies far less than right and wrong do
+CONFIDENCE_STEPS = 200  # steps of confidence; inside one it varies far less than right and wrong do
 CLEAR = 2.0  # standard errors beyond which a bin bears an error of its own
 Norm = Callable[[numpy.ndarray], numpy.ndarray]  # residuals (..., M) -> (...)
 
@@ -75,9 +75,9 @@ class Residuals:
     @property
     def cell(self) -> numpy.ndarray:
         """Number cells of the same bin, the same outcome and nearly the same confidence: (N,)."""
-        level = (self.answers.confidence.double().numpy() * GRID).astype(numpy.int64)
+        level = (self.answers.confidence.double().numpy() * CONFIDENCE_STEPS).astype(numpy.int64)
         outcome = 2 * self.index + self.answers.correct.numpy()
-        numbers: numpy.ndarray = outcome * (GRID + 1) + level
+        numbers: numpy.ndarray = outcome * (CONFIDENCE_STEPS + 1) + level
         return numbers
 
     def observed(self) -> numpy.ndarray:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from falconcal.core.batch import check_integer_labels
+from falconcal.core.batch import Batch, check_integer_labels
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.settings import as_dict
 from falconcal.errors import UserError
@@ -18,7 +18,6 @@ from falconcal.metrics import (
     negative_log_likelihood,
 )
 from falconcal.metrics.predictions import Predictions, Scores
-from falconcal.training.batches import Batch
 from falconcal.training.model_setup import set_dropout, weights_to_channels_last
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (

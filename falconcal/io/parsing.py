@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 DEPTH = 40  # nested tables and lists; falconcal's own files have fewer than ten
-LEAST, MOST = -(2**63), 2**64 - 1
+LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**64 - 1
 TOO_DEEP = f"tables or lists in it are nested more than {DEPTH} deep"
 TOO_LONG = "a whole number in it has more than 64 bits"
 
@@ -30,7 +30,9 @@ def check_plain(values: Any) -> None:
     """Refuse data that is nested too deeply, or integers of more than 64 bits."""
     level = [values]
     for _ in range(DEPTH):
-        if any(isinstance(one, int) and not LEAST <= one <= MOST for one in level):
+        if any(
+            isinstance(one, int) and not LOWEST_INTEGER <= one <= HIGHEST_INTEGER for one in level
+        ):
             raise ValueError(TOO_LONG)
         level = [inner for one in level for inner in _inner(one)]
         if not level:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from falconcal.data import Bounds
 
 SMALLEST_IMAGE = 8  # pixels a side
-MOST = 128  # channels
-DENSE = 128  # width of dense layers
+MOST_CHANNELS = 128  # channels
+DENSE_WIDTH = 128  # width of dense layers
 
 
 class Generator(nn.Module):
@@ -62,7 +62,7 @@ def halvings(shape: tuple[int, ...]) -> int:
 
 def _widths(shape: tuple[int, ...], width: int) -> list[int]:
     """Return the channels of each halving, from the image inwards."""
-    return [min(width * 2**place, max(width, MOST)) for place in range(halvings(shape))]
+    return [min(width * 2**place, max(width, MOST_CHANNELS)) for place in range(halvings(shape))]
 
 
 def _growing(shape: tuple[int, ...], latent: int, width: int) -> nn.Sequential:
@@ -92,11 +92,11 @@ def _shrinking(shape: tuple[int, ...], width: int) -> nn.Sequential:
 
 def _dense(shape: tuple[int, ...], latent: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(latent, DENSE),
+        nn.Linear(latent, DENSE_WIDTH),
         nn.ReLU(),
-        nn.Linear(DENSE, DENSE),
+        nn.Linear(DENSE_WIDTH, DENSE_WIDTH),
         nn.ReLU(),
-        nn.Linear(DENSE, math.prod(shape)),
+        nn.Linear(DENSE_WIDTH, math.prod(shape)),
         nn.Unflatten(1, shape),
     )
 
@@ -104,9 +104,9 @@ def _dense(shape: tuple[int, ...], latent: int) -> nn.Sequential:
 def _judging(shape: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(
         nn.Flatten(),
-        nn.Linear(math.prod(shape), DENSE),
+        nn.Linear(math.prod(shape), DENSE_WIDTH),
         nn.LeakyReLU(0.2),
-        nn.Linear(DENSE, DENSE),
+        nn.Linear(DENSE_WIDTH, DENSE_WIDTH),
         nn.LeakyReLU(0.2),
-        nn.Linear(DENSE, 1),
+        nn.Linear(DENSE_WIDTH, 1),
     )

@@ -1,8 +1,8 @@
-"""Sampling predictors: a network with random layers answers by the average of many draws.
+"""Sampling predictors: a network with random layers predicts the mean of many draws.
 
 Probabilities are averaged, never logits. What comes before the first random layer is the same in
-every draw and is computed once: there the batch of N rows becomes one of draws * N rows, the rows
-of one draw after those of another, and goes on as one batch.
+every draw and is computed once: at that layer the batch of N rows is repeated to draws * N rows,
+all rows of one draw before those of the next, and the rest of the network runs on that batch.
 """
 
 import math
@@ -32,32 +32,33 @@ DROPOUTS = (
 IsRandom = Callable[[nn.Module], bool]
 Layers = dict[str, nn.Module]
 Arguments = tuple[int | str, ...]  # of a layer, by number or by name
-Axes = dict[str, int | None]  # of what a layer is given: the one along which the rows lie
-ELEMENTS = 2**20  # that a batch may hold where its rows are multiplied: it should fit the cache
+Axes = dict[str, int | None]  # the axis of a layer's input that holds the rows, by layer
+ELEMENTS = 2**20  # at most, in a batch after its rows are repeated: it should fit the cache
 
 
 class SampledModel(nn.Module):
-    """A network with random layers: one draw a pass in training, the mean of many in inference.
+    """A network with random layers: one draw per pass in training, the mean of many in inference.
 
     In training mode it is the network itself. In inference mode it returns the normalised
-    log-probabilities of the mean over ``samples`` draws. The answer to a row depends on the seed,
-    the number of samples and the row itself, not on the batch that it is in; the caller's random
-    state is left as it was.
+    log-probabilities of the mean over ``samples`` draws. The prediction for a row depends on the
+    seed, the number of samples and the row itself, not on the other rows of its batch; the caller's
+    random state does not change.
 
-    What a random layer must do, and ``is_random`` tells which layers are: draw when its own
-    ``training`` is true, and be its mean when it is not. While draws are taken the random layers
-    alone are in training mode. What they draw for dropout belongs to a row and a draw
-    (``falconcal.models.keyed_masks``). One that shares its noise among rows, such as weights that
-    are drawn, has an attribute ``draws``, a seed for each draw: the batch it is given then holds
-    that many draws, the rows of one after those of another (``rows.unflatten(0, (len(draws),
-    -1))``), each to have the noise of its seed. Outside of sampling there are none.
+    ``is_random`` says which layers are random. Such a layer must draw when its own ``training`` is
+    true, and be its mean when it is not; while draws are taken, only the random layers are in
+    training mode. Dropout masks depend on the row and on the number of the draw
+    (``falconcal.models.keyed_masks``). A layer that shares its noise among rows, such as one whose
+    weights are drawn, has an attribute ``draws`` with one seed per draw: its batch then holds that
+    many draws, all rows of one draw before those of the next (``rows.unflatten(0, (len(draws),
+    -1))``), and each gets the noise of its seed. Outside of sampling ``draws`` is empty.
     """
 
     def __init__(self, model: nn.Module, samples: int, is_random: IsRandom, seed: int = 0) -> None:
         super().__init__()
         self.model, self.samples, self.is_random, self.seed = model, samples, is_random, seed
-        self.training = model.training  # or every part would seem held in the other mode
-        # both are found once for each kind of batch
+        # without this, every submodule would seem to be fixed in the other mode
+        self.training = model.training
+        # both are found once per kind of batch
         self.fans: dict[tuple[object, ...], BranchPoint | None] = {}
         self.axes: dict[tuple[object, ...], Axes] = {}
 
@@ -65,7 +66,7 @@ class SampledModel(nn.Module):
         if self.training:
             logits: Tensor = self.model(inputs)
             return logits
-        if torch.is_inference_mode_enabled():  # where masks cannot be looked up
+        if torch.is_inference_mode_enabled():  # in which masks cannot be looked up
             with torch.inference_mode(False), torch.no_grad():
                 return self._mean(inputs.clone())
         return self._mean(inputs)
@@ -99,8 +100,8 @@ class SampledModel(nn.Module):
                 for part in rows
             )
             return torch.cat([mean_probabilities(part) for part in parts])
-        # at the first layer nothing is saved by parting the examples, and weights would be drawn
-        # for each part; an attack puts other rows in the place of an embedding's, all of them
+        # at the first layer splitting the examples saves nothing, and weights would be drawn again
+        # for each part; an attack replaces the rows of an embedding, and replaces all of them
         size = max(1, ELEMENTS // (len(inputs) * fan.elements))
         draws = (
             range(start, min(start + size, self.samples)) for start in range(0, self.samples, size)
@@ -133,12 +134,12 @@ def mean_probabilities(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class BranchPoint:
-    """The layer before which the rows of a batch are multiplied."""
+    """The layer before which the rows of a batch are repeated, once per draw."""
 
     name: str
-    elements: int  # an example has there
-    first: bool  # it is given the inputs themselves
-    arguments: Arguments  # that hold the rows
+    elements: int  # of one example at this layer
+    first: bool  # whether its input is the model's own
+    arguments: Arguments  # those that hold the rows
 
     def layer(self, model: nn.Module) -> nn.Module:
         return model.get_submodule(self.name)
@@ -146,19 +147,19 @@ class BranchPoint:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What draws, and by which keys."""
+    """The random layers, and the keys of their noise."""
 
     layers: Layers
     axes: Axes
     seed: int
-    rows: Tensor  # (N,), the key of each
+    rows: Tensor  # (N,), one key per row
 
     def part(self, rows: slice) -> "Drawing":
         return replace(self, rows=self.rows[rows])
 
     @contextmanager
     def of(self, draws: range) -> Iterator[None]:
-        """Let the random layers draw, and them alone, in passes over these draws of the rows."""
+        """Within this context the random layers, and no others, draw: these draws of the rows."""
         masks = KeyedMasks(self.seed, self.rows, draws)
         free = {name: layer for name, layer in self.layers.items() if not hasattr(layer, "draws")}
         axes = [self.axes.get(name) for name in free]
@@ -180,14 +181,14 @@ class Drawing:
 
 
 def row_axes(model: nn.Module, inputs: Tensor, layers: Layers) -> Axes:
-    """Return where the rows lie in what each random layer is given: the axis that grows with them.
+    """Return the axis of each random layer's input that holds the rows: it grows with them.
 
-    A layer that is given no rows, such as dropout of weights, has none.
+    A layer whose input has no rows, such as dropout of weights, has no axis.
     """
     try:
         with torch.no_grad():
             shapes, others = (_called(model, rows, layers)[0] for rows in _two_sizes(inputs))
-    except Exception:  # whatever a model does with rows it did not expect
+    except Exception:  # a model may do anything with rows it does not expect
         return {}
     return {name: _grown(shape, others.get(name, shape)) for name, shape in shapes.items()}
 
@@ -205,11 +206,11 @@ def _grown(shape: torch.Size, other: torch.Size) -> int | None:
 def find_branch_point(
     model: nn.Module, inputs: Tensor, layers: Layers, axes: Axes
 ) -> BranchPoint | None:
-    """Return the latest place to multiply the rows at, or None where passes must go one by one.
+    """Return the last layer at which the rows can be repeated, or None: then each draw is one pass.
 
-    The first random layer, or the block around it where a connection goes past it, and so on
-    outwards. A place is right if, with random layers at rest, multiplied rows give the same outputs
-    as plain ones, and every random layer is given them; that is tried, not guessed.
+    It is the first random layer, or the block around it where a connection bypasses the layer, and
+    so on outwards. A layer will do if, with random layers in inference mode, repeated rows give the
+    same outputs as plain ones, and every random layer gets them; this is tried, not guessed.
     """
     with torch.no_grad():
         called, plain = _called(model, inputs, layers)
@@ -235,7 +236,7 @@ def _doubled(shape: torch.Size, axis: int | None) -> torch.Size:
 def _called(
     model: nn.Module, inputs: Tensor, layers: Layers
 ) -> tuple[dict[str, torch.Size], Tensor]:
-    """Run the model once; return what shape each of the layers was given first, and the outputs."""
+    """Run the model once; return the shape of each layer's first input, and the outputs."""
     called: dict[str, torch.Size] = {}
 
     def note(_: nn.Module, given: tuple[Any, ...], name: str) -> None:
@@ -252,7 +253,7 @@ def _called(
 
 
 def _outwards(name: str) -> Iterator[str]:
-    """Yield a layer's name, then those of the blocks around it; not the model, which saves none."""
+    """Yield a layer's name, then those of the blocks around it, but not the whole model."""
     while name:
         yield name
         name = name.rpartition(".")[0]
@@ -266,12 +267,12 @@ def _tried(
     layers: Layers,
     shapes: dict[str, torch.Size],
 ) -> BranchPoint | None:
-    """Return the place if multiplying rows there twice over gives the plain outputs twice over."""
+    """Return the branch point if repeating the rows there repeats the plain outputs."""
     try:
         arguments = _with_rows(model, model.get_submodule(name), inputs)
         with _fanning(model.get_submodule(name), 2, arguments) as given:
             called, outputs = _called(model, inputs, layers)
-    except Exception:  # whatever a model does with rows it did not expect
+    except Exception:  # a model may do anything with rows it does not expect
         return None
     expected = torch.cat([plain, plain])
     same = outputs.shape == expected.shape and torch.allclose(
@@ -290,7 +291,7 @@ def _with_rows(model: nn.Module, layer: nn.Module, inputs: Tensor) -> Arguments:
 
 
 def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str, torch.Size]:
-    """Run the model once; return the shapes of what a layer was given first."""
+    """Run the model once; return the shapes of the arguments of a layer's first call."""
     shapes: list[dict[int | str, torch.Size]] = []
 
     def note(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -314,7 +315,7 @@ def _by_name(given: tuple[Any, ...], named: dict[str, Any]) -> dict[int | str, A
 
 @contextmanager
 def _fanning(layer: nn.Module, draws: int, arguments: Arguments) -> Iterator[list[Tensor]]:
-    """Multiply the rows of the first batch that the layer is given; say which batch that was."""
+    """Repeat the rows of the first batch that the layer gets; yield the list that will hold it."""
     batches: list[Tensor] = []
 
     def multiply(
@@ -339,7 +340,7 @@ def _fanning(layer: nn.Module, draws: int, arguments: Arguments) -> Iterator[lis
 
 @contextmanager
 def _in_training(layers: Layers) -> Iterator[None]:
-    """Put the layers into training mode, and them alone, then give them their modes back."""
+    """Put these layers, and no others, into training mode; restore their modes afterwards."""
     modes = [(layer, layer.training) for layer in layers.values()]
     try:
         for layer, _ in modes:
@@ -352,7 +353,7 @@ def _in_training(layers: Layers) -> Iterator[None]:
 
 @contextmanager
 def _every_layer_called() -> Iterator[None]:
-    """Hold torch back from its fast path, which calls no layer inside a transformer's."""
+    """Switch off torch's fast path, which does not call the layers inside a transformer layer."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

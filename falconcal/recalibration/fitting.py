@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("falconcal.recalibration")
 FOLDS = 4
-FEWEST = 20  # examples per fold below which left-out families are not judged
+FEWEST_PER_FOLD = 20  # examples per fold below which left-out families are not judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ def _left_out(
     """Judge each family by a fit without it and without the examples it is judged on."""
     families = list(dict.fromkeys(copy.family for copy in copies if not copy.is_clean))
     count = int((sample.copies == 0).sum())
-    if not calibrator.check_families or len(families) < 2 or count < FOLDS * FEWEST:
+    if not calibrator.check_families or len(families) < 2 or count < FOLDS * FEWEST_PER_FOLD:
         return
     after, judged = _left_out_predictions(calibrator, sample, observer, copies, families)
     for family in ("clean", *families):

@@ -38,7 +38,7 @@ InputForm = Literal["image", "signal", "table", "text"]
 
 
 FamilyLevels = Literal["spread", "matched"] | Strengths | dict[Literal["accuracy"], Targets]
-SPREAD = 5  # levels of a family
+LEVELS_PER_FAMILY = 5  # levels of a family
 TARGETS = (0.9, 0.7, 0.5, 0.3, 0.1)  # of the way from chance to the clean accuracy
 
 
@@ -237,6 +237,6 @@ def _with_levels(shift: Shift, levels: FamilyLevels, rig: Rig) -> Shift:
 
 def _spread(strengths: tuple[float, ...]) -> tuple[float, ...]:
     """Return five of the strengths, from the first to the last."""
-    count = min(SPREAD, len(strengths))
+    count = min(LEVELS_PER_FAMILY, len(strengths))
     places = torch.linspace(0, len(strengths) - 1, count).round().long().tolist()
     return tuple(strengths[place] for place in places)

@@ -24,7 +24,7 @@ from falconcal.errors import UserError
 from falconcal.recalibration.buffers import size_buffers_as_stored
 from falconcal.recalibration.stages import ViewKind, observe, views
 
-BLOCK = 32  # rows worked on at a time: always as many, so that a batch's size changes no bits
+BLOCK_ROWS = 32  # rows worked on at a time: always as many, so that a batch's size changes no bits
 SMALLEST = 1e-6  # distance below which two examples count as one
 
 
@@ -101,16 +101,16 @@ class Neighbours(nn.Module):
         return [narrowed(name, seen[name], width) for name, width in pairs]
 
     def _block(self, columns: Tensor) -> Tensor:
-        """Return the features of one block of rows, (BLOCK, sum of widths + C) -> (BLOCK, F)."""
+        """Return the features of one block of rows, (B, sum of widths + C) -> (B, F)."""
         layout = self.layout
         widths = [*layout.widths, columns.shape[1] - sum(layout.widths)]
         *seen, logits = torch.split(columns, widths, 1)
         kept = torch.split(self.stored.to(columns), list(layout.widths), 1)
-        distances = [_distances(*pair) for pair in zip(seen, kept, strict=True)]  # (BLOCK, M) each
+        distances = [_distances(*pair) for pair in zip(seen, kept, strict=True)]  # (B, M) each
         k = min(layout.k, len(self.labels))
         features = [one.kthvalue(k, 1).values for one in distances]
         if layout.labels:
-            same = self.labels[None] == logits.argmax(1)[:, None]  # (BLOCK, M)
+            same = self.labels[None] == logits.argmax(1)[:, None]  # (B, M)
             features += [disagreement(one, same, k) for one in distances]
             features += [log_ratio(one, same) for one in distances]
         if layout.logits:
@@ -217,11 +217,11 @@ def logit_numbers(logits: Tensor) -> list[Tensor]:
 
 def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return a function of rows, called with equally many at a time, the last block filled up."""
-    blocks = [function(_filled(block))[: len(block)] for block in torch.split(rows, BLOCK)]
+    blocks = [function(_filled(block))[: len(block)] for block in torch.split(rows, BLOCK_ROWS)]
     return torch.cat(blocks) if blocks else function(_filled(rows))[:0]
 
 
 def _filled(block: Tensor) -> Tensor:
-    if len(block) == BLOCK:
+    if len(block) == BLOCK_ROWS:
         return block
-    return torch.cat([block, block.new_zeros(BLOCK - len(block), *block.shape[1:])])
+    return torch.cat([block, block.new_zeros(BLOCK_ROWS - len(block), *block.shape[1:])])

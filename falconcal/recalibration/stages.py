@@ -18,9 +18,9 @@ from falconcal.errors import UserError, unknown_name_error
 
 INPUT, LOGITS = "input", "logits"
 BEFORE = "before "  # in front of a layer's name: what the layer is given
-INPUT_GRID, GRID = 7, 4
-MOST = 5  # stages between the input and the logits
-FEWEST = 5  # below which blocks are opened and their parts looked at
+INPUT_GRID, STAGE_GRID = 7, 4
+MOST_STAGES = 5  # stages between the input and the logits
+FEWEST_STAGES = 5  # below which blocks are opened and their parts looked at
 
 Outputs = dict[str, Tensor]
 ViewKind = Literal["grid", "pooled", "both"]
@@ -84,7 +84,7 @@ def find_stages(model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
         inner = _without_twin(model, inputs, inner, BEFORE + last)
     penultimate = [] if last is None else [BEFORE + last]
     first = [INPUT] if inputs.is_floating_point() else []
-    return (*first, *_thinned(inner, MOST - 1), *penultimate, LOGITS)
+    return (*first, *_thinned(inner, MOST_STAGES - 1), *penultimate, LOGITS)
 
 
 def _without_twin(
@@ -120,7 +120,7 @@ def _calls(model: nn.Module, inputs: Tensor) -> dict[str, torch.Size]:
 def _opened(model: nn.Module, calls: dict[str, torch.Size]) -> list[str]:
     """Return the blocks of the network: the largest is opened until there are enough of them."""
     blocks = _children(model, "", calls)
-    while len(_merged(model, blocks, calls)) < FEWEST:
+    while len(_merged(model, blocks, calls)) < FEWEST_STAGES:
         largest = max(
             (name for name in blocks if _children(model, name, calls)),
             key=lambda name: _size(model, name),
@@ -191,7 +191,7 @@ def views(outputs: Outputs, kind: ViewKind) -> dict[str, Tensor]:
             if kind != "grid":
                 found[f"{stage} pooled"] = _pooled(output, 1).flatten(1)
             if kind != "pooled":
-                found[f"{stage} grid"] = _pooled(output, GRID).flatten(1)
+                found[f"{stage} grid"] = _pooled(output, STAGE_GRID).flatten(1)
     return found
 
 

@@ -24,7 +24,7 @@ from falconcal.errors import CalibrationWarning
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import Calibrator
 
-LOWEST, HIGHEST = 1e-2, 1e2  # where the temperature is sought at first
+SOUGHT_FROM, SOUGHT_TO = 1e-2, 1e2  # where the temperature is sought at first
 EXTRA_DECADES = 10  # times ten lower and higher, where a root is known to lie beyond
 
 
@@ -65,7 +65,7 @@ def best_temperature(log_probs: Tensor, labels: Tensor, weights: Tensor | None =
         return _root(confidence_gap, log_probs, labels)
     if weighted_mean(truth - log_probs.mean(1), weights) <= 0:  # the slope where T has no end
         _warn("less", "is no better than chance there")
-        return HIGHEST
+        return SOUGHT_TO
     slope = partial(nll_slope, weights=weights)
     return _root(slope, log_probs, labels, further=EXTRA_DECADES)
 
@@ -74,14 +74,14 @@ def _root(
     function: Callable[[float, Tensor, Tensor], float], *data: Tensor, further: int = 0
 ) -> float:
     """Return the T where a function that rises with log T is 0, or the bound nearest to it."""
-    low, high = math.log(LOWEST), math.log(HIGHEST)
+    low, high = math.log(SOUGHT_FROM), math.log(SOUGHT_TO)
     for _ in range(further):
         low -= math.log(10) if function(low, *data) >= 0 else 0.0
         high += math.log(10) if function(high, *data) <= 0 else 0.0
     if function(low, *data) >= 0:
-        return LOWEST
+        return SOUGHT_FROM
     if function(high, *data) <= 0:
-        return HIGHEST
+        return SOUGHT_TO
     return math.exp(scipy.optimize.brentq(function, low, high, args=data, xtol=1e-14))
 
 

@@ -19,7 +19,7 @@ from falconcal.recalibration.convex import minimise
 
 Form = Literal["constant", "linear", "monotone", "free"]
 UNITS = 16
-LOWEST = 0.05  # temperature
+LOWEST_TEMPERATURE = 0.05
 ITERATIONS = 300
 
 
@@ -50,7 +50,7 @@ def _units(weights: Tensor, features: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def temperatures(weights: Tensor, features: Tensor) -> Tensor:
     """Return the temperature of each example: (N, F) -> (N,)."""
-    return functional.softplus(raw_temperature(weights, features)) + LOWEST
+    return functional.softplus(raw_temperature(weights, features)) + LOWEST_TEMPERATURE
 
 
 def fit_temperatures(
@@ -75,7 +75,7 @@ def fit_temperatures(
         return (weights * nll).sum() + penalty * values[:-1].square().sum()
 
     width = features.shape[1]
-    start, lowest = _start(form, width, seed), _lowest(form, width, rising)
+    start, lowest = _start(form, width, seed), lowest_weights(form, width, rising)
     return minimise(loss, torch.maximum(start, lowest), ITERATIONS, lowest)
 
 
@@ -86,12 +86,12 @@ def _start(form: Form, features: int, seed: int) -> Tensor:
         weight_count(form, features), generator=generator, dtype=torch.float64
     )
     start[-1 - features :] = 0.0
-    start[-1] = math.log(math.expm1(1 - LOWEST))
+    start[-1] = math.log(math.expm1(1 - LOWEST_TEMPERATURE))
     return start
 
 
-def _lowest(form: Form, features: int, rising: int) -> Tensor:
-    """Return the lowest value that each weight may have."""
+def lowest_weights(form: Form, features: int, rising: int) -> Tensor:
+    """Return the lowest value that each weight may have: (W,)."""
     lowest = torch.full((weight_count(form, features),), -math.inf, dtype=torch.float64)
     if form == "monotone":
         inner, _, outer = _units(lowest, features)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from falconcal.core.batch import Batches
 from falconcal.data import Bounds
+from falconcal.data.preparation import Channels
 from falconcal.errors import UserError
 
-Channels = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 StatedRange = Annotated[tuple[float, float], Field(strict=False)] | Literal["data"] | None
 StatedNormalisation = Annotated[tuple[Channels, Channels], Field(strict=False)]
 

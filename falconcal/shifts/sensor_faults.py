@@ -13,7 +13,7 @@ from falconcal.errors import UserError
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-DEVIATIONS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+FAULT_DEVIATIONS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 CHANNEL_SHARES = tuple(level / 10 for level in range(10))
 
 
@@ -33,19 +33,19 @@ def sensor_shifts() -> dict[str, Shift]:
     shifts = (
         Shift(
             "sensor_drift",
-            DEVIATIONS,
+            FAULT_DEVIATIONS,
             drift,
             "channels drift away over time, up to 3",
             kin=("sensor_offset", "group_offset"),
         ),
         Shift(
             "sensor_offset",
-            DEVIATIONS,
+            FAULT_DEVIATIONS,
             offset,
             "channels too high or too low, up to 3",
             kin=("group_offset",),
         ),
-        Shift("sensor_noise", DEVIATIONS, sensor_noise, "noise of deviation 0.1 to 3"),
+        Shift("sensor_noise", FAULT_DEVIATIONS, sensor_noise, "noise of deviation 0.1 to 3"),
         Shift(
             "missing_channels",
             CHANNEL_SHARES,

@@ -14,20 +14,21 @@ from falconcal.io.atomic import write_bytes
 from falconcal.io.output_folder import example_file
 from falconcal.shifts import AnyShift, Outliers, StoredShift, shift_context
 
-EXAMPLES, COLUMNS, GAP = 4, 10, 2
+SHOWN_EXAMPLES, SHOWN_OUTLIERS = 4, 10
+FRAME = 2  # white pixels between images
 
 
 def write_pictures(
     directory: Path, data: Part, shifts: Iterable[AnyShift], outliers: Iterable[Outliers] = ()
 ) -> None:
     """Write one PNG per shift and per set of outliers into an output folder."""
-    examples = data.first(EXAMPLES)
+    examples = data.first(SHOWN_EXAMPLES)
     for shift in shifts:
         if isinstance(shift, StoredShift) or "model" not in shift.needs:
             # under FGSM each model gets different images
             _write(example_file(directory, shift.name), levels_of(shift, examples))
     for one in outliers:
-        images, _ = next(one.batches(data, COLUMNS))
+        images, _ = next(one.batches(data, SHOWN_OUTLIERS))
         _write(example_file(directory, one.name), images[:, None])
 
 
@@ -43,7 +44,7 @@ def levels_of(shift: AnyShift, examples: Examples) -> Tensor:
 
 def _grid(levels: Tensor) -> Tensor:
     """Join images into one: (levels, N, channels, H, W) -> (channels, N * H, levels * W)."""
-    framed = functional.pad(levels, (0, GAP, 0, GAP), value=1.0)
+    framed = functional.pad(levels, (0, FRAME, 0, FRAME), value=1.0)
     count, examples, channels, height, width = framed.shape
     return framed.permute(2, 1, 3, 0, 4).reshape(channels, examples * height, count * width)
 

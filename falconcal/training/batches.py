@@ -4,14 +4,12 @@ from collections.abc import Iterable, Iterator, Sized
 
 import torch
 from lightning_fabric import Fabric
-from torch import Generator, Tensor
+from torch import Generator
 from torch.utils.data import DataLoader, DistributedSampler
 
-from falconcal.core.batch import check_reiterable, checked_batches
+from falconcal.core.batch import Batch, check_reiterable, checked_batches
 from falconcal.data import Batches
 from falconcal.data.part import TensorBatches
-
-Batch = tuple[Tensor, Tensor]  # inputs (N, ...) and labels (N,)
 
 
 def accumulation_groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

@@ -18,7 +18,7 @@ from lightning_fabric.strategies.launchers import _MultiProcessingLauncher
 from torch import nn
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from falconcal.core.batch import checked_batches
+from falconcal.core.batch import Batch, checked_batches
 from falconcal.core.distributed import (
     broadcast_from_first,
     close_process_group,
@@ -32,7 +32,7 @@ from falconcal.io.atomic import write_text
 from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.models.predict import predict
 from falconcal.training.averaging import Average
-from falconcal.training.batches import Batch, accumulation_groups, own_generators
+from falconcal.training.batches import accumulation_groups, own_generators
 from falconcal.training.checkpoints import load_checkpoint, next_checkpoint, save_checkpoint
 from falconcal.training.collapse import warn_if_collapsed, warn_if_timid
 from falconcal.training.common_settings import TrainingSettings

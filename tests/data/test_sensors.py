@@ -9,11 +9,11 @@ import torch
 
 from falconcal.data import load_dataset
 from falconcal.data.sets.sensors import (
-    CHANNELS,
     FAULT_CLASSES,
     LEAD,
     MACHINES,
     RATE,
+    SENSORS,
     Bearing,
     Conditions,
     Sensors,
@@ -35,8 +35,8 @@ def conditions(fault: str, **changes: object) -> Conditions:
         load=torch.ones(1),
         resonance=torch.tensor([3000.0]),
         damping=torch.tensor([0.05]),
-        gains=torch.ones(1, CHANNELS),
-        harmonics=torch.zeros(1, 3, CHANNELS),
+        gains=torch.ones(1, SENSORS),
+        harmonics=torch.zeros(1, 3, SENSORS),
     )
     return replace(bench, **changes)  # type: ignore[arg-type]
 
@@ -134,7 +134,7 @@ def test_severity_and_load_make_the_impulses_larger_and_leave_the_rest() -> None
 
 
 def test_the_shaft_turns_once_twice_and_three_times() -> None:
-    harmonics = torch.tensor([4.0, 2.0, 1.0])[None, :, None].expand(1, 3, CHANNELS)
+    harmonics = torch.tensor([4.0, 2.0, 1.0])[None, :, None].expand(1, 3, SENSORS)
     power = numpy.abs(numpy.fft.rfft(signal(conditions("healthy", harmonics=harmonics))))
     heights = [power[round(number * SPEED * SECONDS)] for number in (1, 2, 3)]
     expected = [size * SECONDS * RATE / 2 for size in (4, 2, 1)]
@@ -154,10 +154,10 @@ def test_the_windows_are_scaled_seeded_and_balanced() -> None:
     data = load_dataset("sensors", windows=1)
     sizes = [len(part) for part in (data.train, data.validation, data.test)]
     assert sizes == [count * len(FAULT_CLASSES) for count in MACHINES]
-    assert data.train.shape == (1024, CHANNELS)
+    assert data.train.shape == (1024, SENSORS)
     inputs = data.train.first(len(data.train)).inputs
-    torch.testing.assert_close(inputs.std((0, 1)), torch.ones(CHANNELS), rtol=1e-4, atol=0)
-    torch.testing.assert_close(inputs.mean((0, 1)), torch.zeros(CHANNELS), rtol=0, atol=1e-4)
+    torch.testing.assert_close(inputs.std((0, 1)), torch.ones(SENSORS), rtol=1e-4, atol=0)
+    torch.testing.assert_close(inputs.mean((0, 1)), torch.zeros(SENSORS), rtol=0, atol=1e-4)
     again, other = Sensors(windows=1).load(), Sensors(windows=1, seed=1).load()
     assert torch.equal(again.test.first(5).inputs, data.test.first(5).inputs)
     assert not torch.equal(other.test.first(5).inputs, data.test.first(5).inputs)

@@ -27,7 +27,8 @@ from falconcal.inference.inputs import (
 )
 from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
-from falconcal.inference.model_file import ModelMetadata, SavedModel
+from falconcal.inference.model_file import SavedModel
+from falconcal.inference.model_metadata import ModelMetadata
 from tests.helpers.paths import ROOT, STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own

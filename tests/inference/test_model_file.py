@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import falconcal
 from falconcal.data import Bounds
-from falconcal.inference.model_file import FORMAT
+from falconcal.inference.model_metadata import FORMAT
 from falconcal.io.tensors import write_tensors
 from falconcal.methods import METHODS, make_method, plain_settings
 from falconcal.metrics import RiskTable, risk_table

@@ -14,7 +14,7 @@ import pytest
 from falconcal.data import load_dataset
 from falconcal.errors import UserError
 from falconcal.inference.inputs import open_inputs
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.inference.prediction_files import read_predictions
 from falconcal.io import array_files, table_files
 from tests.helpers.official_layouts import cyclic

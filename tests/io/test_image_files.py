@@ -24,7 +24,7 @@ from falconcal.data.sets.objectnet import imagenet_numbers
 from falconcal.errors import UsageError, UserError
 from falconcal.inference.inputs import open_inputs
 from falconcal.inference.inputs.image_inputs import framing_in
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS, MOST_PIXELS, ImageReadError, read_image
 from falconcal.shifts import find_outliers, find_stored, outliers_from

@@ -51,10 +51,15 @@ def found(name: str) -> Any:
 
 
 @cache
-def tree_of(module: str) -> ast.Module:
+def source_of(module: str) -> str:
     path = PACKAGE.parent.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(file.read_text())
+    return file.read_text()
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(source_of(module))
 
 
 def sections_of(docstring: str) -> dict[str, str]:
@@ -158,7 +163,8 @@ def described_in(body: list[ast.stmt]) -> Iterator[str]:
 def documented_value(name: str) -> bool:
     """Return whether a table has a string under it in the module that defines it."""
     last = name.rpartition(".")[2]
-    return any(last in described_in(tree_of(module).body) for module in package_modules())
+    named = [module for module in package_modules() if f"\n{last}" in source_of(module)]
+    return any(last in described_in(tree_of(module).body) for module in named)
 
 
 @cache

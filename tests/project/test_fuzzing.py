@@ -35,7 +35,8 @@ import falconcal
 from falconcal.data import Bounds, Examples, load_dataset
 from falconcal.errors import UserError
 from falconcal.inference.inputs import open_inputs
-from falconcal.inference.model_file import ModelMetadata, load
+from falconcal.inference.model_file import load
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.inference.prediction_files import read_predictions
 from falconcal.io.parsing import parse_toml
 from falconcal.methods import SVI, Ensemble, L2Dropout

@@ -22,8 +22,9 @@ from falconcal.recalibration.neighbours import (
 )
 from falconcal.recalibration.stages import BEFORE, INPUT, LOGITS, find_stages, observe, views
 from falconcal.recalibration.temperature_map import (
-    LOWEST,
+    LOWEST_TEMPERATURE,
     fit_temperatures,
+    lowest_weights,
     temperatures,
     weight_count,
 )
@@ -42,7 +43,7 @@ def sample(count: int = 200, classes: int = 4) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("heat", [0.3, 1.0, 4.0])
 def test_a_constant_temperature_is_temperature_scaling(heat: float) -> None:
     log_probs, _ = sample()
-    offset = torch.tensor([heat - LOWEST], dtype=torch.float64).expm1().log()
+    offset = torch.tensor([heat - LOWEST_TEMPERATURE], dtype=torch.float64).expm1().log()
     ours = ShiftTemperature().apply(
         log_probs, features=torch.zeros(200, 3).double(), weights=offset
     )
@@ -63,23 +64,63 @@ def test_a_constant_form_finds_the_best_temperature(classes: int) -> None:
     assert float(heat) == pytest.approx(float(best), abs=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1000), column=st.integers(0, 2), rise=st.floats(0.01, 5))
-def test_in_the_monotone_form_temperature_never_falls_as_a_distance_grows(
-    seed: int, column: int, rise: float
-) -> None:
+DISTANCES, FEATURES = 3, 5  # the last two features are free
+
+
+@pytest.fixture(scope="module")
+def monotone_weights() -> list[Tensor]:
+    """Two fits to features that say nothing: without bounds many weights would be below 0."""
     log_probs, labels = sample(60)
+    uniform = torch.full((60,), 1 / 60, dtype=torch.float64)
+    return [
+        fit_temperatures(
+            log_probs, labels, uniform, some_features(seed, 60),
+            form="monotone", rising=DISTANCES, penalty=1e-4, seed=seed,
+        )
+        for seed in range(2)
+    ]  # fmt: skip
+
+
+def some_features(seed: int, count: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(
-        60, 5, generator=generator, dtype=torch.float64
-    )  # three of them distances
-    weights = torch.full((60,), 1 / 60, dtype=torch.float64)
-    found = fit_temperatures(
-        log_probs, labels, weights, features, form="monotone", rising=3, penalty=1e-4, seed=seed
-    )
-    further = features.clone()
-    further[:, column] += rise
-    assert (temperatures(found, further) >= temperatures(found, features) - 1e-12).all()
+    return torch.randn(count, FEATURES, generator=generator, dtype=torch.float64)
+
+
+def rises_with_distances(weights: Tensor, seed: int, rise: float) -> bool:
+    """Whether each distance, made larger at 60 places alone, leaves no temperature lower."""
+    features = some_features(seed, 60)
+    further = features + rise * torch.eye(FEATURES).double()[:DISTANCES, None]  # (D, 60, F)
+    changed = torch.stack([temperatures(weights, one) for one in further])
+    return bool((changed >= temperatures(weights, features) - 1e-12).all())
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1000), rise=st.floats(0.01, 5))
+def test_in_the_monotone_form_temperature_never_falls_as_a_distance_grows(
+    monotone_weights: list[Tensor], seed: int, rise: float
+) -> None:
+    assert all(rises_with_distances(weights, seed, rise) for weights in monotone_weights)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1000), rise=st.floats(0.01, 5), scale=st.floats(0.1, 10))
+def test_any_weights_within_the_bounds_of_the_monotone_form_are_monotone(
+    seed: int, rise: float, scale: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    count = weight_count("monotone", FEATURES)
+    drawn = scale * torch.randn(count, generator=generator, dtype=torch.float64)
+    bounded = torch.maximum(drawn, lowest_weights("monotone", FEATURES, DISTANCES))
+    assert rises_with_distances(bounded, seed, rise)
+
+
+def test_a_fit_stays_within_the_bounds_of_the_monotone_form(
+    monotone_weights: list[Tensor],
+) -> None:
+    lowest = lowest_weights("monotone", FEATURES, DISTANCES)
+    assert int((lowest == 0).sum()) == 16 * (DISTANCES + 1) + DISTANCES
+    for weights in monotone_weights:
+        assert (weights >= lowest).all()
 
 
 def test_the_network_of_units_by_hand() -> None:
@@ -88,7 +129,7 @@ def test_the_network_of_units_by_hand() -> None:
     weights[-3:] = torch.tensor([0.1, 0.2, 0.75])  # the weighted sum and the offset
     features = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
     raw = 2 * torch.tensor(0.5 - 2.0 + 0.25).double().tanh() + 0.1 + 0.4 + 0.75
-    expected = raw.exp().log1p() + LOWEST
+    expected = raw.exp().log1p() + LOWEST_TEMPERATURE
     torch.testing.assert_close(temperatures(weights, features)[0], expected)
 
 

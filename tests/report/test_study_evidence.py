@@ -143,7 +143,7 @@ def test_p_values_are_corrected_over_the_pairs_of_one_figure(evidence: StudyEvid
 
 
 def values(study: Path, method: str, column: str, rungs: dict[str, list[int]]) -> numpy.ndarray:
-    """Return one value an example and level, its mean over seeds, the plain way."""
+    """Return one value per example and level, its mean over seeds, the plain way."""
     tables = []
     for seed in SEEDS:
         file = study / "runs" / "default" / method / f"seed-{seed}" / "scores.parquet"

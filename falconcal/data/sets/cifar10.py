@@ -37,9 +37,9 @@ PUBLISHED = """
 ae636b3ba5c66a11e91e8cb52e771fcb 53f37980c15c3d472c316c40844f3f0d 803d5f7f4d78ea53de84dbe85f74fb6d
 """  # md5 of the batches' files, training then test
 VALIDATION_IMAGES = 5000
-SIDE, CHANNELS = 32, 3
-RECORD = 1 + CHANNELS * SIDE * SIDE  # label, then the planes of red, green and blue
-IMAGE = (SIDE, SIDE, CHANNELS)
+IMAGE_SIDE, IMAGE_CHANNELS = 32, 3
+RECORD = 1 + IMAGE_CHANNELS * IMAGE_SIDE**2  # label, then the planes of red, green and blue
+IMAGE = (IMAGE_SIDE, IMAGE_SIDE, IMAGE_CHANNELS)
 
 
 @settings
@@ -141,7 +141,7 @@ def _records(batches: Sequence[tuple[str, bytes]]) -> PixelsAndLabels:
                 "damaged, or not CIFAR-10's binary version."
             )
     rows = numpy.frombuffer(b"".join(data for _, data in batches), numpy.uint8).reshape(-1, RECORD)
-    planes = rows[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE)
+    planes = rows[:, 1:].reshape(-1, IMAGE_CHANNELS, IMAGE_SIDE, IMAGE_SIDE)
     return numpy.ascontiguousarray(planes.transpose(0, 2, 3, 1)), rows[:, 0].copy()
 
 

@@ -23,7 +23,7 @@ from falconcal.io.image_files import ENDINGS, Framing
 
 IMAGENET_FOLDERS = ("imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
 FRAMING = Framing(height=224, width=224, resize=256)
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CHANNEL_MEANS, CHANNEL_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @settings
@@ -53,7 +53,7 @@ class ImageNet:
             list_files(root / "val", ENDINGS, whole.classes),
         )
         train, validation, test = (self._part(one) for one in listed)
-        preparation = Preparation(mean=MEAN, deviation=DEVIATION)
+        preparation = Preparation(mean=CHANNEL_MEANS, deviation=CHANNEL_DEVIATIONS)
         return Dataset(
             "imagenet",
             "image",

@@ -27,7 +27,7 @@ from falconcal.data.vocabulary import Encoder, most_frequent, read_vectors
 from falconcal.errors import UserError
 
 MEMBER = re.compile(r"^(?:\./)?20news-bydate-(train|test)/([^/]+)/(\d+)$")
-WIDTH = 100
+VECTOR_WIDTH = 100
 RECIPE = 1  # of the cache; raise it when texts are split into words in another way
 
 
@@ -71,7 +71,7 @@ class Newsgroups:
             documents["train"].labels[order],
             encode(documents["test"].texts).numpy(),
             documents["test"].labels,
-            read_vectors(vectors, words, WIDTH),
+            read_vectors(vectors, words, VECTOR_WIDTH),
             _as_bytes(words),
             _as_bytes(documents["train"].groups),
         )

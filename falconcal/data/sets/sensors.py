@@ -20,7 +20,7 @@ from falconcal.data.part import Examples
 RATE = 10_240.0  # samples per second
 LENGTH = 1024  # samples of a window, a tenth of a second
 LEAD = 256  # samples before the window whose impulses still ring in it
-CHANNELS = 4  # vertical, horizontal, axial, and vertical at the far end
+SENSORS = 4  # vertical, horizontal, axial, and vertical at the far end
 FAULT_CLASSES = ("healthy", "outer", "inner", "ball")
 MACHINES = (40, 10, 20)  # for training, validation and test
 SLIP = 0.01  # deviation of the time between two impulses, of that time
@@ -99,7 +99,7 @@ def draw_conditions(machines: int, windows: int, generator: torch.Generator) -> 
     def of_machine(values: Tensor) -> Tensor:
         return values.repeat_interleave(each, 0)
 
-    harmonics = uniform(0.2, 1.0, machines, 3, 1) * uniform(0.5, 1.0, machines, 3, CHANNELS)
+    harmonics = uniform(0.2, 1.0, machines, 3, 1) * uniform(0.5, 1.0, machines, 3, SENSORS)
     return Conditions(
         fault=fault,
         severity=uniform(1.5, 6.0, count),
@@ -107,7 +107,7 @@ def draw_conditions(machines: int, windows: int, generator: torch.Generator) -> 
         load=uniform(0.5, 1.0, count),
         resonance=of_machine(uniform(2600.0, 3400.0, machines)),
         damping=of_machine(uniform(0.03, 0.06, machines)),
-        gains=of_machine(uniform(0.5, 1.0, machines, CHANNELS)),
+        gains=of_machine(uniform(0.5, 1.0, machines, SENSORS)),
         harmonics=of_machine(harmonics),
     )
 

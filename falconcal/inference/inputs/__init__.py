@@ -19,7 +19,8 @@ from falconcal.inference.inputs.array_inputs import open_npy, open_npz
 from falconcal.inference.inputs.image_inputs import open_images
 from falconcal.inference.inputs.input_source import InputBatch, InputSource
 from falconcal.inference.inputs.table_inputs import open_csv
-from falconcal.inference.model_file import ModelMetadata, SavedModel
+from falconcal.inference.model_file import SavedModel
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.atomic import atomic_path, check_writable
 from falconcal.models.predict import predict_batches
 

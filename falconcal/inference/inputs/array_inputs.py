@@ -16,7 +16,7 @@ from falconcal.inference.inputs.input_source import (
     misshapen,
     row_batch,
 )
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.array_files import array_names, array_rows, declared_array, mapped_array
 
 INPUTS_ARRAY = "inputs"

@@ -9,7 +9,7 @@ from torch import Tensor
 from falconcal.data.images import as_floats, in_range
 from falconcal.errors import UserError
 from falconcal.inference.inputs.input_source import BATCH, InputBatch, InputSource
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.folders import files_below
 from falconcal.io.image_files import (
     ENDINGS,

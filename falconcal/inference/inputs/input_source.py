@@ -10,7 +10,7 @@ from torch import Tensor
 
 from falconcal.core.batch import shape_of
 from falconcal.errors import UserError
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 
 BATCH = 256  # examples held in memory
 

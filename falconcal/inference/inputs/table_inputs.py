@@ -9,7 +9,7 @@ import numpy
 
 from falconcal.errors import UsageError, UserError, did_you_mean
 from falconcal.inference.inputs.input_source import BATCH, InputBatch, InputSource, row_batch
-from falconcal.inference.model_file import ModelMetadata
+from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.table_files import CsvRecord, csv_header, csv_rows, shown
 
 

@@ -1,7 +1,7 @@
 """Bayesian layers, and networks made of ordinary ones with them.
 
-Adding a kind of layer: subclass ``Bayesian`` in a file of its own and give it forms, by the kind of
-ordinary layer that it takes the place of.
+To add a kind of layer, subclass ``BayesianLayer`` in a file of its own and make a table ``Forms``
+from each kind of ordinary layer to the function that makes its replacement.
 """
 
 from falconcal.models.bayesian.conversion import Forms, to_bayesian, with_bayesian_last_layer

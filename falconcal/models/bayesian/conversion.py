@@ -1,4 +1,4 @@
-"""An ordinary network made Bayesian: all its dense and convolution layers, or the last one."""
+"""Make an ordinary network Bayesian: all its dense and convolution layers, or the last one."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -9,15 +9,15 @@ from falconcal.errors import UserError
 from falconcal.models.bayesian.layer import BayesianLayer
 
 Forms = Mapping[type[nn.Module], Callable[..., BayesianLayer]]
-# scale and shift of single features: few numbers, left as they are, like the biases
+# they scale and shift single features: few numbers, which stay plain, like the biases
 PLAIN_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU)
 
 
 def to_bayesian(model: nn.Module, forms: Forms) -> nn.Module:
-    """Return a copy whose every dense and convolution layer is Bayesian, its means as they were.
+    """Return a copy in which every dense and convolution layer is Bayesian, with the same means.
 
-    A layer that has weights and no Bayesian form is refused, since what is said of the weights
-    would not be true of its own. Where one layer stands in several places, so does its form.
+    A layer with weights but without a Bayesian form is refused: its weights would not be drawn. A
+    layer that the network uses in several places is replaced by one Bayesian layer in all of them.
     """
     _check_forms(model, forms)
     names = [name for name, layer in model.named_modules() if type(layer) in forms]

@@ -1,4 +1,4 @@
-"""Flipout: one draw of the weights a batch, made independent between examples by random signs.
+"""Flipout: one draw of the weights per batch, and random signs that differ between examples.
 
 Wen, Vicol, Ba, Tran & Grosse, "Flipout: Efficient Pseudo-Independent Weight Perturbations on
 Mini-Batches", ICLR 2018, equation 4: y = x M^T + b + ((x * s_in) (sigma * eps)^T) * s_out. Biases
@@ -27,7 +27,7 @@ class Flipout(BayesianLayer):
         return outputs
 
     def sampled_forward(self, inputs: Tensor) -> Tensor:
-        perturbation = self.deviation * torch.randn_like(self.rho)  # one a batch
+        perturbation = self.deviation * torch.randn_like(self.rho)  # one per batch
         flipped = run_with_weights(self.mean, inputs * self._signs(inputs), perturbation)
         return torch.addcmul(self.mean_forward(inputs), flipped, self._signs(flipped))
 
@@ -41,8 +41,8 @@ class Flipout(BayesianLayer):
         return normal_divergence(self.mean.weight, self.deviation)
 
     def _signs(self, features: Tensor) -> Tensor:
-        """Draw +1 or -1 for each example and feature, the same at all places of an example."""
+        """Draw +1 or -1 for each example and feature, the same at all positions of an example."""
         axis = features.ndim - (1 if isinstance(self.mean, nn.Linear) else 3)
         shape = [size if place in (0, axis) else 1 for place, size in enumerate(features.shape)]
         drawn = torch.randint(2, shape, device=features.device, dtype=features.dtype)
-        return drawn * 2 - 1  # the sign of a uniform number could be 0
+        return drawn * 2 - 1  # torch.sign of a random number could be 0

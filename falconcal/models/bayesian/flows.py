@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-OPEN = 2.0  # of the gate's argument: at first a flow is nearly the identity
+OPEN = 2.0  # added to the gate's argument, so that at first a flow is nearly the identity
 
 
 class MaskedFlow(nn.Module):
@@ -26,7 +26,7 @@ class MaskedFlow(nn.Module):
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # (N, D) -> (N, D), (N,)
         hidden = torch.tanh(self.hidden(self.mask * z))  # (N, width)
-        # as wide as z: under mixed precision the layers give half
+        # in the precision of z: under mixed precision the layers return half precision
         opening = self.gate(hidden).to(z) + OPEN  # (N, D)
         moved = self.mu(hidden).to(z).lerp(z, opening.sigmoid())  # z * s + (1 - s) * mu
         free = 1 - self.mask
@@ -34,7 +34,7 @@ class MaskedFlow(nn.Module):
 
 
 class Flows(nn.Module):
-    """Steps one after another, perhaps none: z -> z and the sum of the log-determinants."""
+    """Any number of steps in sequence: z -> z and the sum of the log-determinants."""
 
     def __init__(self, count: int, size: int, width: int) -> None:
         super().__init__()

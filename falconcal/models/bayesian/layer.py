@@ -1,7 +1,7 @@
-"""What Bayesian layers share: weights that are drawn, and the price of not being the prior.
+"""What Bayesian layers share: weights that are drawn, and their divergence from the prior.
 
 Every weight has a mean and a deviation softplus(rho); the prior is N(0, 1). The mean is that of the
-ordinary layer inside, so its geometry and its first weights are kept; rho starts at -3.
+ordinary layer inside, which keeps its geometry and its first weights; rho starts at -3.
 """
 
 import abc
@@ -16,14 +16,14 @@ FIRST_RHO = -3.0  # a deviation of 0.049
 
 
 class BayesianLayer(nn.Module, abc.ABC):
-    """A layer whose weights are drawn: in training mode; in inference mode it is its mean.
+    """A layer whose weights are drawn in training mode; in inference mode it uses their means.
 
-    In training the noise differs from example to example, which makes gradients steadier. A batch
-    that holds ``draws``, one after another, gets as many networks, one a draw: half the work, and
-    all examples are answered by the same ones.
+    In training the noise differs between examples, which makes gradients less noisy. If ``draws``
+    has seeds, the batch holds that many draws, all rows of one draw before those of the next, and
+    each draw gets one network: that is half the work, and all examples share the same networks.
     """
 
-    draws: tuple[int, ...] = ()  # the seed of each
+    draws: tuple[int, ...] = ()  # one seed per draw
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
@@ -48,11 +48,11 @@ class BayesianLayer(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def sampled_forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs, each example's with noise of its own."""
+        """Return the outputs, with different noise for each example."""
 
     @abc.abstractmethod
     def draw_weights(self, seeds: Sequence[int]) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Draw weights and bias of a network for each seed, one at a time."""
+        """Yield the weights and the bias of one network per seed."""
 
     @abc.abstractmethod
     def divergence(self) -> Tensor:
@@ -62,7 +62,7 @@ class BayesianLayer(nn.Module, abc.ABC):
 def run_with_weights(
     layer: Layer, inputs: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Return what the layer would with other weights; stride, padding and the like are its own."""
+    """Return the layer's outputs with other weights, and with its own stride, padding and so on."""
     if isinstance(layer, nn.Linear):
         return functional.linear(inputs, weight, bias)
     outputs: Tensor = layer._conv_forward(inputs, weight, bias)
@@ -70,12 +70,12 @@ def run_with_weights(
 
 
 def seeded(seed: int, weight: Tensor) -> torch.Generator:
-    """Return random numbers where a weight is."""
+    """Return a seeded generator on the device of a weight."""
     return torch.Generator(weight.device).manual_seed(seed)
 
 
 def normal_like(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw standard normal numbers, the same ones whatever the order of a weight in memory."""
+    """Draw standard normal numbers, the same ones for any memory format of the weight."""
     noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype, device=weight.device)
     return torch.empty_like(weight).copy_(noise)
 

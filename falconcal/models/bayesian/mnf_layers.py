@@ -26,11 +26,11 @@ from falconcal.models.bayesian.layer import (
 )
 
 FIRST_VARIANCE = 0.1  # s0^2
-LEAST_VARIANCE = 1e-16  # of an output: the root has no gradient at 0, as of black pixels
+LEAST_VARIANCE = 1e-16  # of an output: the root has no gradient at 0, where black pixels would lead
 
 
 class MultiplicativeFlow(BayesianLayer):
-    """A layer with z of ``size`` elements; both kinds differ in the axis of W that z multiplies."""
+    """A layer with z of ``size`` elements; subclasses say which axis of W is multiplied by z."""
 
     def __init__(
         self, layer: Layer, size: int, activation: nn.Module, flows: int, width: int
@@ -59,7 +59,7 @@ class MultiplicativeFlow(BayesianLayer):
         return run_with_weights(self.mean, inputs, self.scaled(z[0]), self.mean.bias)
 
     def sampled_forward(self, inputs: Tensor) -> Tensor:
-        """Local reparameterisation: draw the outputs, mean and variance are in closed form."""
+        """Draw the outputs themselves, whose mean and variance have a closed form."""
         z, _ = self.draw_z(len(inputs))  # (N, size)
         mean, variance = self.multiplied(inputs, z), self._variance(inputs)
         return torch.addcmul(mean, variance.sqrt(), torch.randn_like(variance))
@@ -72,7 +72,7 @@ class MultiplicativeFlow(BayesianLayer):
             yield weight, self._drawn_bias(source)
 
     def divergence(self) -> Tensor:
-        """Estimate the bound with one z; the entropy of z0 is in closed form."""
+        """Estimate the bound with one z; the entropy of z0 has a closed form."""
         z, log_determinant = self.draw_z(1)
         scaled, deviation = self.scaled(z[0]), self.deviation
         log_q = -(math.log(2 * math.pi) + 1 + self.log_variance0).sum() / 2 - log_determinant[0]
@@ -94,7 +94,7 @@ class MultiplicativeFlow(BayesianLayer):
         return torch.addcmul(bias, deviation, normal_like(bias, source))
 
     def _variance(self, inputs: Tensor) -> Tensor:
-        """x^2 sigma^2 + s_b^2, with digits enough for squares even under mixed precision."""
+        """Return x^2 sigma^2 + s_b^2, in full precision also under mixed precision."""
         bias = None if self.bias_deviation is None else self.bias_deviation.square()
         with torch.autocast(inputs.device.type, enabled=False):
             squares = inputs.to(self.rho.dtype).square()
@@ -103,7 +103,7 @@ class MultiplicativeFlow(BayesianLayer):
 
     @abc.abstractmethod
     def multiplied(self, inputs: Tensor, z: Tensor) -> Tensor:
-        """Return the mean of the outputs, z of its own for each example."""
+        """Return the mean of the outputs, with one z per example."""
 
     @abc.abstractmethod
     def scaled(self, z: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class MNFConv2d(MultiplicativeFlow):
 
 
 class AuxiliaryDensity(nn.Module):
-    """r(z | W): normal after flows of its own, mean and log-variance by a glance at the weights.
+    """r(z | W): normal after flows of its own, with a mean and a log-variance that depend on W.
 
     With a = activation(c^T W), the mean is b1 times the mean of a and the log-variance b2 times it.
     """
@@ -168,10 +168,10 @@ class AuxiliaryDensity(nn.Module):
         """Return log r(z | W) with W drawn: (1, size), (size, K), (size, K) -> ()."""
         variance = self.c.square() @ deviation.square()  # (K,)
         drawn = self.c @ mean + variance.sqrt() * torch.randn_like(variance)
-        glance = self.activation(drawn).mean()
+        summary = self.activation(drawn).mean()
         end, log_determinant = self.flows(z)
-        log_variance = self.b2 * glance  # (size,)
-        squares = (end[0] - self.b1 * glance).square() * (-log_variance).exp()
+        log_variance = self.b2 * summary  # (size,)
+        squares = (end[0] - self.b1 * summary).square() * (-log_variance).exp()
         normal = -(math.log(2 * math.pi) + log_variance + squares).sum() / 2
         log_r: Tensor = normal + log_determinant[0]
         return log_r

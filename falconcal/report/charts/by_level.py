@@ -13,7 +13,7 @@ import polars
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.metrics import BINS, METRICS, Metric
 from falconcal.report.charts.chart_data import (
-    MEAN,
+    MEAN_OF_SHIFTS,
     history_curves,
     level_curves,
     pooled_curves,
@@ -21,7 +21,7 @@ from falconcal.report.charts.chart_data import (
 )
 from falconcal.report.charts.figure import (
     CHOSEN_ON,
-    WIDTH,
+    PANEL_WIDTH,
     Figure,
     colour,
     grid,
@@ -39,7 +39,7 @@ from falconcal.report.results import Results
 LEVELS = "Level 0 is the clean data."
 SEEDS = "Lines are means over seeds, bands the range of the seeds."
 LOGARITHMIC_TICKS = [0, 0.3, 1, 3, 10, 30, 100, 300, 1000]
-GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
+PANEL_GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def pooled_figure(results: Results) -> Figure:
     table = known.with_columns(_group(results).alias("group"))
     panel = layered(_spread_and_dots(results), table)
     header = altair.Header(title=None, labelOrient="top", labelAnchor="start")
-    row = altair.Row("group:N", sort=GROUPS, header=header)
+    row = altair.Row("group:N", sort=PANEL_GROUPS, header=header)
     chart = panel.properties(width=560, height=altair.Step(max(7, 15 - len(results.series)))).facet(
         row=row, spacing=10
     )
@@ -192,9 +192,13 @@ def _chosen_on(results: Results, shifts: Iterable[str]) -> dict[str, bool]:
 
 def _group(results: Results) -> polars.Expr:
     shift = polars.col("shift")
-    tested = polars.when(shift == MEAN).then(polars.lit(GROUPS[0])).otherwise(polars.lit(GROUPS[1]))
+    tested = (
+        polars.when(shift == MEAN_OF_SHIFTS)
+        .then(polars.lit(PANEL_GROUPS[0]))
+        .otherwise(polars.lit(PANEL_GROUPS[1]))
+    )
     chosen_on = shift.is_in(results.selection_shifts)
-    return polars.when(chosen_on).then(polars.lit(GROUPS[2])).otherwise(tested)
+    return polars.when(chosen_on).then(polars.lit(PANEL_GROUPS[2])).otherwise(tested)
 
 
 def _spread_and_dots(results: Results) -> list[altair.Chart]:
@@ -202,7 +206,7 @@ def _spread_and_dots(results: Results) -> list[altair.Chart]:
     title = "micro-averaged ECE"
     shape = altair.Scale(domain=series, range=cycled(SHAPES, len(series)))
     base = altair.Chart().encode(
-        y=altair.Y("shift:N", sort=[MEAN, *results.shifts], title=None),
+        y=altair.Y("shift:N", sort=[MEAN_OF_SHIFTS, *results.shifts], title=None),
         yOffset=altair.YOffset("series:N", scale=altair.Scale(domain=series)),
         color=colour(results, "circle"),
     )
@@ -246,7 +250,7 @@ def _reliability_figure(
         "its levels. On the dashed diagonal confidence is accuracy; below it the model is "
         "overconfident. The area of a dot is the bin's share of the examples."
     )
-    chart = grid(panel, "panel", order, height=WIDTH)
+    chart = grid(panel, "panel", order, height=PANEL_WIDTH)
     return Figure(f"reliability-{name}", caption, chart, 75, square=True)
 
 

@@ -7,7 +7,7 @@ from falconcal.metrics import BINS
 from falconcal.report.confidence_cells import CONFIDENCE_CELLS, confidence_cells
 from falconcal.report.results import Results
 
-MEAN = "mean of tested shifts"
+MEAN_OF_SHIFTS = "mean of tested shifts"
 
 
 def level_curves(results: Results, metric: str) -> polars.DataFrame:
@@ -23,7 +23,7 @@ def level_curves(results: Results, metric: str) -> polars.DataFrame:
 def pooled_curves(results: Results, metric: str) -> polars.DataFrame:
     """Return series, shift and the mean, low and high over seeds of a pooled figure.
 
-    The mean over the tested shifts, made for every seed alone, is a shift named ``MEAN``.
+    The mean over the tested shifts, made for every seed alone, is a shift named ``MEAN_OF_SHIFTS``.
     """
     rows = results.rows.filter(
         polars.col("metric") == metric,
@@ -33,7 +33,7 @@ def pooled_curves(results: Results, metric: str) -> polars.DataFrame:
     tested = rows.filter(polars.col("shift").is_in(results.tested_shifts))
     means = tested.group_by("series", "seed", maintain_order=True).agg(polars.col("value").mean())
     columns = ["series", "shift", "seed", "value"]
-    means = means.with_columns(polars.lit(MEAN).alias("shift"))
+    means = means.with_columns(polars.lit(MEAN_OF_SHIFTS).alias("shift"))
     return over_seeds(
         polars.concat([means.select(columns), rows.select(columns)]), ["series", "shift"]
     )

@@ -3,14 +3,22 @@
 import altair
 import polars
 
-from falconcal.report.charts.figure import NAMED_ROWS, Figure, colour, grid, layered, legend_width
+from falconcal.report.charts.figure import (
+    NAMED_ROWS,
+    ROW_HEIGHT,
+    Figure,
+    colour,
+    grid,
+    layered,
+    legend_width,
+)
 from falconcal.report.charts.theme import SHAPES, cycled
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.costs import EVALUATION, TRAINING, Costs
 
 COST_PANELS = {TRAINING: "Training", EVALUATION: "Measuring"}
-ROW_HEIGHT, SCATTER_HEIGHT, WIDE = 18, 210, 300
+SCATTER_HEIGHT, WIDE = 210, 300
 
 
 def cost_figures(results: Results, evidence: StudyEvidence, costs: Costs | None) -> list[Figure]:

@@ -10,7 +10,7 @@ import altair
 import polars
 
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
-from falconcal.report.charts.figure import NAMED_ROWS, Figure, colour, grid, layered
+from falconcal.report.charts.figure import NAMED_ROWS, ROW_HEIGHT, Figure, colour, grid, layered
 from falconcal.report.paper_tests import NEAR_RANDOM, ShiftLevel, near_chance_levels
 from falconcal.report.results import Results, class_count, explaining_read_errors, open_scores
 from falconcal.report.tables.comparison_tables import ComparisonTable
@@ -18,7 +18,7 @@ from falconcal.report.tables.headline_columns import NOT_KNOWN
 
 IN_DOMAIN, LOST = "in domain", "truly out of distribution"
 QUANTILES = {"low": 0.05, "first": 0.25, "median": 0.5, "third": 0.75, "high": 0.95}
-ROW_HEIGHT, BOX = 18, 9
+BOX = 9
 FULL = 1.22  # the end of the axis: past 1 stand the medians
 
 

@@ -14,8 +14,9 @@ from falconcal.report.charts.theme import COLOURS, CONFIG, DASHES, INK, cycled
 from falconcal.report.results import Results
 
 CHOSEN_ON = "used to choose settings"
-WIDTH, HEIGHT, COLUMNS = 170, 120, 4
-FILE_WIDTH = COLUMNS * (WIDTH + 30)  # about, with the room that axes take
+PANEL_WIDTH, PANEL_HEIGHT, PANELS_PER_ROW = 170, 120, 4
+ROW_HEIGHT = 18  # of one method, where a panel has one row per method
+FILE_WIDTH = PANELS_PER_ROW * (PANEL_WIDTH + 30)  # about, with the room that axes take
 NAMED_ROWS = 4  # cells of a panel whose rows have names: alone in its row on a narrow page
 HOVER_SIZE = 90  # of the unseen marks that answer the pointer
 CHART_DIGITS = 6  # enough for any figure, and a page half the size
@@ -76,15 +77,18 @@ def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.Layer
 
 
 def grid(
-    panel: altair.LayerChart, field: str, order: dict[str, bool], height: int | altair.Step = HEIGHT
+    panel: altair.LayerChart,
+    field: str,
+    order: dict[str, bool],
+    height: int | altair.Step = PANEL_HEIGHT,
 ) -> altair.FacetChart:
     """Return one panel per value of a field, in order; True marks one used to choose settings."""
     header = altair.Header(title=None)
     if any(order.values()):
         header = altair.Header(title=None, labelExpr=_noted_label(order))
     facet = altair.Facet(f"{field}:N", sort=list(order), header=header)
-    sized = panel.properties(width=WIDTH, height=height)
-    facets = sized.facet(facet, columns=min(COLUMNS, len(order)), spacing=16)
+    sized = panel.properties(width=PANEL_WIDTH, height=height)
+    facets = sized.facet(facet, columns=min(PANELS_PER_ROW, len(order)), spacing=16)
     # a shared axis would hang under the holes of the last row
     chart: altair.FacetChart = facets.resolve_axis(x="independent")
     return chart

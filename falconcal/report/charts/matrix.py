@@ -3,7 +3,7 @@
 import altair
 import polars
 
-from falconcal.report.charts.figure import WIDTH, Figure, grid, layered
+from falconcal.report.charts.figure import PANEL_WIDTH, Figure, grid, layered
 from falconcal.report.charts.theme import COLOURS
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import BEYOND_CHANCE, EvidenceRow, StudyEvidence
@@ -16,7 +16,7 @@ from falconcal.report.tables.comparison_tables import (
 )
 
 VERDICTS = {"row better": COLOURS[0], "row worse": COLOURS[1], WITHIN_CHANCE: "transparent"}
-CELL_WIDTH, CELL_HEIGHT = 46, 26
+MATRIX_CELL_WIDTH, MATRIX_CELL_HEIGHT = 46, 26
 MAX_SIDE_BY_SIDE = 3  # methods whose matrices fit side by side; the page's script knows it too
 CAPTION = (
     "The figure of the method in the row less that of the method in the column, on the same "
@@ -74,10 +74,10 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
     methods = len(results.series)
     panel = layered(_layers(list(results.series)), table)
     figures = dict.fromkeys(table["figure"], False)
-    chart = grid(panel, "figure", figures, height=CELL_HEIGHT * methods)
+    chart = grid(panel, "figure", figures, height=MATRIX_CELL_HEIGHT * methods)
     chart.columns = len(figures) if methods <= MAX_SIDE_BY_SIDE else 2
-    chart.spec.width = max(WIDTH, CELL_WIDTH * methods)
-    # the legend starts where the panel does, so a narrow page has room for one entry a line
+    chart.spec.width = max(PANEL_WIDTH, MATRIX_CELL_WIDTH * methods)
+    # the legend starts where the panel does, so a narrow page has room for one entry per line
     return Figure("method-against-method", CAPTION, chart, 180, cells=methods)
 
 

@@ -10,7 +10,7 @@ from falconcal.report.charts.theme import COLOURS
 RIGHT, WRONG = COLOURS[0], COLOURS[1]
 MOST_COUNTED = 12  # bins over which counts can be written without running into each other
 MOST_SHOWN = 20  # groups in the figure
-SIDE, HEIGHT = 420, 190
+SCORE_CHART_WIDTH, SCORE_CHART_HEIGHT = 420, 190
 
 
 def score_figures(found: Assessment) -> list[Figure]:
@@ -57,7 +57,7 @@ def _reliability(found: Assessment) -> Figure:
         "confidence is accuracy; below it the model is overconfident. Thick bars are the gaps, "
         f"thin ones 95 % intervals of the accuracy (Wilson). {where} area of a dot is its share."
     )
-    chart = _alone(layered(layers, table), SIDE)
+    chart = _alone(layered(layers, table), SCORE_CHART_WIDTH)
     return Figure("reliability", caption, chart, 75, square=True)
 
 
@@ -125,7 +125,9 @@ def _histogram(found: Assessment) -> Figure:
     # nothing at all has no scale
     filled = table.filter(polars.col("counts").sum().over("answers") > 0)
     row = altair.Row("answers:N", sort=list(parts), header=_heading())
-    panel = layered([_bars(list(parts))], filled).properties(width=SIDE, height=HEIGHT * 0.8)
+    panel = layered([_bars(list(parts))], filled).properties(
+        width=SCORE_CHART_WIDTH, height=SCORE_CHART_HEIGHT * 0.8
+    )
     chart = panel.facet(row=row, spacing=10).resolve_scale(y="independent")
     caption = (
         "Confidence of right and of wrong answers, each with a scale of its own. Wrong answers "
@@ -170,7 +172,7 @@ def _risk_coverage(found: Assessment) -> Figure:
         "are answered."
     )
     highest = max(0.01, float(curve.risk.max()))  # an error of 0 throughout has no scale
-    chart = _alone(layered(_risk_marks(highest), table), HEIGHT * 2)
+    chart = _alone(layered(_risk_marks(highest), table), SCORE_CHART_HEIGHT * 2)
     return Figure("risk-coverage", caption, chart, 75)
 
 
@@ -245,7 +247,9 @@ def _alone(panel: altair.LayerChart, height: float | altair.Step) -> altair.Face
     """Return a panel as a row of its own, which a page gives its whole width."""
     row = altair.Row("panel:N", header=altair.Header(labels=False, title=None))
     chart: altair.FacetChart = (
-        panel.properties(width=SIDE, height=height).transform_calculate(panel="''").facet(row=row)
+        panel.properties(width=SCORE_CHART_WIDTH, height=height)
+        .transform_calculate(panel="''")
+        .facet(row=row)
     )
     return chart
 

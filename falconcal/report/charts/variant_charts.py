@@ -11,8 +11,8 @@ from falconcal.core.settings import RENAMED
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.report.charts.by_level import file_names
-from falconcal.report.charts.chart_data import MEAN, over_seeds, pooled_curves
-from falconcal.report.charts.figure import HEIGHT, HOVER_SIZE, Figure, grid, layered, tooltip
+from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS, over_seeds, pooled_curves
+from falconcal.report.charts.figure import HOVER_SIZE, PANEL_HEIGHT, Figure, grid, layered, tooltip
 from falconcal.report.charts.theme import COLOURS, cycled
 from falconcal.report.results import Results
 
@@ -82,7 +82,9 @@ def panel_table(results: Results) -> polars.DataFrame:
         polars.col("shift") == CLEAN, polars.col("metric").is_in(list(CLEAN_PANELS))
     ).with_columns(polars.col("metric").replace(CLEAN_PANELS).alias("panel"))
     pooled = pooled_curves(results, "micro_ece").with_columns(
-        polars.format(POOLED_PANEL, polars.col("shift").replace(MEAN, "mean")).alias("panel")
+        polars.format(POOLED_PANEL, polars.col("shift").replace(MEAN_OF_SHIFTS, "mean")).alias(
+            "panel"
+        )
     )
     means = over_seeds(clean, ["series", "panel"])
     table = polars.concat([means, pooled.select(means.columns)]).drop_nulls("mean")
@@ -120,7 +122,7 @@ def _bars(results: Results, shown: list[str]) -> list[altair.Chart]:
 
 
 def _sensitivity(results: Results, sweep: Sweep, name: str) -> Figure | None:
-    """Return lines over the range of a setting, one a method; none without two points."""
+    """Return lines over the range of a setting, one per method; None below two points."""
     points = _points(results, sweep)
     values = points["value"].to_list()
     if len(set(values)) < 2:
@@ -129,7 +131,7 @@ def _sensitivity(results: Results, sweep: Sweep, name: str) -> Figure | None:
     table = table.with_columns(series="method")
     methods = list(dict.fromkeys(points["method"]))
     panel = layered(_range_lines(results, sweep, methods), table)
-    chart = _panels(results, panel, table, HEIGHT)
+    chart = _panels(results, panel, table, PANEL_HEIGHT)
     caption = (
         f"{sweep.key} from {min(values):g} to {max(values):g}, everything else as it stands; "
         f"the dashed line is the study's own value. {PANELS_CAPTION} Dots are means over "

@@ -10,7 +10,7 @@ from typing import Any
 import polars
 
 from falconcal.evaluation.under_shift import CLEAN
-from falconcal.report.charts.chart_data import MEAN, pooled_curves
+from falconcal.report.charts.chart_data import pooled_curves
 from falconcal.report.charts.distributions import (
     distribution_note,
     distribution_tables,
@@ -43,7 +43,7 @@ from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 
 RUN_KEYS = ["variant", "method", "series", "seed"]
-DEVIATION = "_deviation"
+DEVIATION_SUFFIX = "_deviation"
 
 
 def make_summary(results: Results) -> polars.DataFrame:
@@ -56,9 +56,9 @@ def make_summary(results: Results) -> polars.DataFrame:
     seeds = _figures_by_seed(results)
     table = seeds.group_by("variant", "method", "series", maintain_order=True).agg(
         polars.len().alias("seeds"),
-        *[polars.col(names).mean(), polars.col(names).std().name.suffix(DEVIATION)],
+        *[polars.col(names).mean(), polars.col(names).std().name.suffix(DEVIATION_SUFFIX)],
     )
-    beside = [name for figure in names for name in (figure, figure + DEVIATION)]
+    beside = [name for figure in names for name in (figure, figure + DEVIATION_SUFFIX)]
     return table.select("variant", "method", "series", "seeds", *beside)
 
 
@@ -175,7 +175,7 @@ def shift_rows(results: Results, shifts: Iterable[str]) -> list[list[str]]:
 
 def tested_shift_rows(results: Results) -> list[list[str]]:
     """Return the rows of the tested shifts, of their mean, and of the mean of the unseen ones."""
-    return shift_rows(results, (*results.tested_shifts, MEAN)) + unseen_row(results)
+    return shift_rows(results, (*results.tested_shifts, MEAN_OF_SHIFTS)) + unseen_row(results)
 
 
 def _figures_by_seed(results: Results) -> polars.DataFrame:
@@ -231,7 +231,7 @@ def _training_seconds(results: Results) -> polars.DataFrame:
 
 
 def _cell(column: Column, row: dict[str, Any], deviations: bool) -> str:
-    figures = (row[column.name], row[column.name + DEVIATION] if deviations else None)
+    figures = (row[column.name], row[column.name + DEVIATION_SUFFIX] if deviations else None)
     known = [f"{value:,.{column.digits}f}" for value in figures if value is not None]
     return " ± ".join(known) + column.unit if known else NOT_KNOWN
 

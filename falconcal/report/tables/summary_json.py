@@ -11,7 +11,7 @@ from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
 from falconcal.report.tables.kin_tables import kin_json
 from falconcal.report.tables.paper_values import paper_comparisons
-from falconcal.report.tables.summary import DEVIATION
+from falconcal.report.tables.summary import DEVIATION_SUFFIX
 
 SUMMARY_FORMAT = 1
 
@@ -36,7 +36,7 @@ def _method(row: dict[str, Any], bounds: dict[tuple[str, str], list[float]]) -> 
     figures = {
         column.name: {
             "mean": row[column.name],
-            "deviation": row[column.name + DEVIATION],
+            "deviation": row[column.name + DEVIATION_SUFFIX],
             "interval": bounds.get((row["series"], column.name)),
         }
         for column in HEADLINE + SELECTION

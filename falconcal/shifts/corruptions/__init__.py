@@ -40,7 +40,7 @@ from falconcal.shifts.shift import RANGE_ADVICE, Shift
 
 SEVERITIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
 SMALLEST_SIDE = 28  # pixels
-# values worked on at a time: what stays in the processor's cache is several times faster
+# values processed at a time: work that fits the processor's cache is several times faster
 VALUES_AT_ONCE = 3 * 224 * 224
 
 # (images, noise, *parameters) -> images, before they are clipped
@@ -68,7 +68,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "jpeg_compression": (jpeg_compression, "JPEG of low quality"),
 }
 
-# the families that some of them resemble: what is fitted on one has seen something of the other
+# families that resemble a corruption: a model fitted on one has partly seen the other
 KIN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("gaussian_noise", "shot_noise", "impulse_noise"), ("gaussian_noise",)),
     **dict.fromkeys(
@@ -141,7 +141,7 @@ def corrupt(images: Tensor, severity: float, noise: KeyedNoise, *, name: str) ->
 
 
 def check_images(images: Tensor) -> None:
-    """Refuse what is not a batch of grey or colour images."""
+    """Raise an error unless the inputs are a batch of grey or colour images."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or min(images.shape[2:]) < SMALLEST_SIDE:
         raise UserError(
             f"expected images (N, 1 or 3 channels, height, width), at least {SMALLEST_SIDE} pixels "

@@ -15,7 +15,7 @@ from falconcal.shifts.corruptions.smoothing import (
 )
 from falconcal.shifts.keyed_noise import KeyedNoise
 
-ROUNDING = 1e-4  # of a grey value: what float32 loses on the way to bytes
+ROUNDING = 1e-4  # of a grey value: the rounding error of float32 before values become bytes
 
 
 def gaussian_blur(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:  # noqa: ARG001
@@ -35,7 +35,8 @@ def defocus_blur(images: Tensor, noise: KeyedNoise, radius: float, rim: float) -
 def _disc_sum(planes: Tensor, halves: list[int]) -> Tensor:
     """Return the sum over a disc whose row r spans ``halves[r]`` pixels to either side.
 
-    Row sums grow from the narrowest row to the widest, so a disc costs its rows, not its area.
+    Row sums are built from the narrowest row to the widest, so the cost grows with the number of
+    rows, not with the area.
     """
     reach = len(halves) - 1
     height, width = planes.shape[2] - 2 * reach, planes.shape[3] - 2 * reach
@@ -54,7 +55,7 @@ def _disc_sum(planes: Tensor, halves: list[int]) -> Tensor:
 def glass_blur(
     images: Tensor, noise: KeyedNoise, deviation: float, reach: float, rounds: float
 ) -> Tensor:
-    """Return the images smoothed, their pixels taken from near by, and smoothed again."""
+    """Return the images smoothed, each pixel replaced by one near it, and smoothed again."""
     grey = (gaussian_filtered(images, deviation) * 255 + ROUNDING).floor_().div_(255)
     height, width = images.shape[2:]
     sources = torch.arange(height * width, device=images.device).expand(len(images), -1)
@@ -66,12 +67,12 @@ def glass_blur(
 
 
 def swapped_sources(moves: Tensor, reach: int) -> Tensor:
-    """Return from which pixel each takes its value: moves (N, 2, H, W) -> (N, H * W).
+    """Return the pixel whose value each pixel takes: moves (N, 2, H, W) -> (N, H * W).
 
-    Pixels are visited from the last to the first, the rim apart, and each takes the value that
-    the one it points at has by then. (The published code means to swap the two, but its arrays
-    share memory, so it copies; so does this, to give the published images.) A pixel that points
-    at one visited before takes what that one took: such chains are halved until none is left.
+    Pixels are visited from the last to the first, except the rim, and each takes the current value
+    of the pixel it points at. (The published code means to swap the two, but its arrays share
+    memory, so it copies; this does the same, to give the published images.) A pixel that points at
+    one visited earlier takes what that one took: such chains are halved until none is left.
     """
     pointed, later = _pointed(moves, reach)
     while later.any():
@@ -81,7 +82,7 @@ def swapped_sources(moves: Tensor, reach: int) -> Tensor:
 
 
 def _pointed(moves: Tensor, reach: int) -> tuple[Tensor, Tensor]:
-    """Return at which pixel each points, and 1 where that one is visited before it, else 0."""
+    """Return the pixel that each points at, and 1 where that one is visited earlier, else 0."""
     height, width = moves.shape[2:]
     rows = torch.arange(height, device=moves.device)[:, None]
     columns = torch.arange(width, device=moves.device)
@@ -94,7 +95,7 @@ def _pointed(moves: Tensor, reach: int) -> tuple[Tensor, Tensor]:
 
 
 def motion_blur(images: Tensor, noise: KeyedNoise, radius: float, deviation: float) -> Tensor:
-    """Return the images moved in one direction each, up to 45 degrees from the horizontal."""
+    """Return each image blurred in one direction, up to 45 degrees from the horizontal."""
     angles = noise.paired_uniform((1,))[:, 0] * 90 - 45
     return motion_blurred(images, angles, int(radius), deviation)
 
@@ -134,7 +135,7 @@ def _motion_blurred_along(
 
 
 def zoom_blur(images: Tensor, noise: KeyedNoise, *factors: float) -> Tensor:  # noqa: ARG001
-    """Return the mean of the images and of themselves at every magnification."""
+    """Return the mean of the images and of their magnified copies, one per factor."""
     total = images.clone()
     for factor in factors:
         total += magnified(images, factor)

@@ -13,13 +13,13 @@ TINY = 1e-12
 
 
 def contrast(images: Tensor, noise: KeyedNoise, kept: float) -> Tensor:  # noqa: ARG001
-    """Return the images with the distance from each channel's mean shrunk."""
+    """Return the images with smaller distances from the mean of each channel."""
     mean = exact_mean(images)  # (N, C, 1, 1)
     return (images - mean).mul_(kept).add_(mean)
 
 
 def exact_mean(images: Tensor) -> Tensor:
-    """Return the mean of each channel, the same bits in whatever order it is summed.
+    """Return the mean of each channel, the same bits in any order of summation.
 
     Multiples of 2^-30 add up without rounding in float64, up to 8 million pixels.
     """
@@ -28,7 +28,7 @@ def exact_mean(images: Tensor) -> Tensor:
 
 
 def saturate(images: Tensor, noise: KeyedNoise, factor: float, offset: float) -> Tensor:  # noqa: ARG001
-    """Return the images with another saturation, hue and value kept; grey ones as they are.
+    """Return the images with another saturation, the same hue and value; grey ones unchanged.
 
     With value V and lowest channel m, saturation is S = (V - m) / V, and a channel x becomes
     V - (V - x) S' / S. A pixel without hue counts as red, as its hue is 0 by convention.
@@ -75,7 +75,7 @@ def affine_points(corners: Tensor, height: int, width: int) -> Tensor:
 
 
 def _grid(height: int, width: int, device: torch.device) -> Tensor:
-    """Return the place of each pixel as (right, down): (2, H, W)."""
+    """Return the coordinates of each pixel as (right, down): (2, H, W)."""
     down, right = torch.meshgrid(
         torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij"
     )
@@ -83,7 +83,7 @@ def _grid(height: int, width: int, device: torch.device) -> Tensor:
 
 
 def smooth_field(field: Tensor, deviation: float) -> Tensor:
-    """Return random fields smoothed: (N, 2, H, W). One by one, so the batch changes no bits."""
+    """Return fields smoothed one by one, so that the batch changes no bits: (N, 2, H, W)."""
     height, width = field.shape[2:]
     rows = smoothing_matrix(height, deviation, 3.0, field.device)
     columns = smoothing_matrix(width, deviation, 3.0, field.device)
@@ -92,9 +92,9 @@ def smooth_field(field: Tensor, deviation: float) -> Tensor:
 
 
 def resampled(images: Tensor, points: Tensor, mirror_pixel: bool) -> Tensor:
-    """Return the images read bilinearly at points (N, 2, H, W), outside mirrored.
+    """Return the images interpolated bilinearly at points (N, 2, H, W), mirrored outside.
 
-    The mirror stands at the outer side of the edge pixels (``mirror_pixel``) or at their middle.
+    The mirror is at the outer side of the edge pixels (``mirror_pixel``) or at their middle.
     """
     height, width = images.shape[2:]
     sizes = torch.tensor([width, height], device=points.device)[:, None, None]
@@ -127,13 +127,13 @@ def _columns_in_blocks(rows: Tensor, blocks: int) -> Tensor:
         places = torch.arange(8, device=rows.device) // (width // blocks)
         square = (places[:, None] == places) * (blocks / width)  # (8, 8)
         return torch.mm(rows.reshape(-1, 8), square).reshape(rows.shape)
-    # picking whole rows is much faster than columns, so the plane is turned for it and back
+    # indexing rows is much faster than indexing columns, so the plane is transposed and back
     turned = block_means(rows.T.contiguous(), 0, blocks)
     return turned.index_select(0, _nearest(blocks, width, rows.device)).T.contiguous()
 
 
 def block_means(planes: Tensor, axis: int, blocks: int) -> Tensor:
-    """Return the means of blocks of neighbours, as many as asked for, along an axis."""
+    """Return the means of ``blocks`` blocks of neighbours along an axis."""
     first, *others = _block_places(planes.shape[axis], blocks, planes.device)
     weights = _block_weights(planes.shape[axis], blocks, planes.device)  # (blocks,) each
     column = [-1 if place == axis else 1 for place in range(planes.ndim)]

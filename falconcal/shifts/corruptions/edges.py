@@ -1,4 +1,4 @@
-"""Edges of grey images, and how far each pixel lies from one.
+"""Edges of grey images, and the distance of each pixel from the nearest one.
 
 Canny, "A computational approach to edge detection", IEEE Transactions on Pattern Analysis and
 Machine Intelligence 8, 1986.
@@ -16,9 +16,9 @@ STEEP, FLAT = math.tan(math.radians(67.5)), math.tan(math.radians(22.5))
 
 
 def canny(images: Tensor, low: float, high: float) -> Tensor:
-    """Return where the edges of images (N, 1, H, W) from 0 to 255 are: ridges of the slope.
+    """Return a mask of the edges of images (N, 1, H, W) from 0 to 255: ridges of the slope.
 
-    A ridge above ``low`` counts where it hangs together with one above ``high``.
+    A ridge above ``low`` counts where it is connected with one above ``high``.
     """
     around = padded(images, 1, "replicate")
     right = filter_axis(filter_axis(around, [1, 2, 1], 2), [-1, 0, 1], 3)
@@ -44,7 +44,7 @@ def _ridges(slope: Tensor, right: Tensor, down: Tensor) -> Tensor:
 def _peaks(slope: Tensor, down: int, right: int, *, last: bool = False) -> Tensor:
     """Return 1 where the slope is above that of both neighbours on a line, else 0.
 
-    Of two equal ones in a row the last counts if asked for.
+    With ``last``, the last of two equal neighbours counts too.
     """
     height, width = slope.shape[2:]
     around = functional.pad(slope, (1, 1, 1, 1))
@@ -55,7 +55,7 @@ def _peaks(slope: Tensor, down: int, right: int, *, last: bool = False) -> Tenso
 
 
 def _connected(seeds: Tensor, allowed: Tensor) -> Tensor:
-    """Return what of the allowed pixels hangs together with the seeds, by sides and corners."""
+    """Return the allowed pixels that are connected with the seeds, by sides and corners."""
     reached = seeds
     while True:
         wider = _widened(_widened(reached, 2), 3) * allowed

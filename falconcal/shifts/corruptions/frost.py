@@ -1,7 +1,7 @@
-"""Frosted panes, drawn by rule: feathers of ice with needles at 60 degrees over a cloudy film.
+"""Frosted panes, computed: feathers of ice with needles at 60 degrees over a cloudy film.
 
-ImageNet-C takes photographs of frost; these six stand for them, with brightness, spread and tint
-chosen alike.
+ImageNet-C takes photographs of frost. These six panes replace them, with a similar brightness,
+spread and tint.
 """
 
 import math
@@ -26,7 +26,7 @@ PANES: tuple[tuple[Colour, Colour, int, float, float], ...] = (
     ((0.03, 0.09, 0.13), (0.75, 0.87, 0.90), 420, 130.0, 8.0),
 )
 TEXTURES = len(PANES)
-TOGETHER = 20  # feathers drawn at a time
+TOGETHER = 20  # feathers drawn at once
 NEEDLES = 1 / math.tan(math.radians(60))
 
 
@@ -57,9 +57,9 @@ def _film(pane: int, size: int) -> Tensor:
 
 
 def _draw(ice: Tensor, noise: KeyedNoise, longest: float, spacing: float) -> None:
-    """Lay feathers over the pane where they are brighter than what is there."""
+    """Draw feathers on the pane where they are brighter than it."""
     row, column, turn, length, width, light = noise.paired_uniform((6,)).T[..., None, None]
-    reach = math.ceil(0.56 * longest)  # from a feather's middle it goes no further
+    reach = math.ceil(0.56 * longest)  # a feather reaches no further from its middle
     places, angle = torch.arange(-reach, reach + 1), 2 * math.pi * turn
     length = longest * (0.3 + 0.7 * length)  # (K, 1, 1), as all of these
     right, down = places, places[:, None]
@@ -73,7 +73,7 @@ def _draw(ice: Tensor, noise: KeyedNoise, longest: float, spacing: float) -> Non
 
 def _feather(ahead: Tensor, aside: Tensor, length: Tensor, width: Tensor, spacing: float) -> Tensor:
     """Return feathers along a quill: needles that leave it at 60 degrees, shorter to the tip."""
-    root = ahead - aside * NEEDLES  # where on the quill a point's needle leaves it
+    root = ahead - aside * NEEDLES  # where a point's needle leaves the quill
     share = (root / length).clamp_(0, 1)
     reach = (share * (1 - share)).sqrt_().mul_(2 * length * width).clamp_(min=1e-3)
     fade = (1 - aside / reach).clamp_(min=0).sqrt_()

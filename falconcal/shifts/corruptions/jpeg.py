@@ -1,4 +1,4 @@
-"""JPEG without the packing of bits, which loses nothing: cosine transform, quantisation and back.
+"""JPEG without its lossless coding: cosine transform, quantisation and back.
 
 As in the standard (ITU-T T.81, 1992) with the usual tables and qualities of the Independent JPEG
 Group, colour at half the resolution, and its smooth interpolation on the way back. Values between
@@ -37,7 +37,7 @@ CHROMA_STEPS = (
 
 
 def jpeg_compression(images: Tensor, noise: KeyedNoise, quality: float) -> Tensor:  # noqa: ARG001
-    """Return the images as JPEG of a quality leaves them: (N, C, H, W)."""
+    """Return the images after JPEG compression of a quality: (N, C, H, W)."""
     height, width = images.shape[2:]
     if height % 16 or width % 16:
         images = functional.pad(images, (0, -width % 16, 0, -height % 16), mode="replicate")
@@ -81,7 +81,7 @@ def _chroma(planes: Tensor, size: tuple[int, int], quality: int) -> Tensor:
     quantised(coefficients, steps)
     small = forward(coefficients, cosines(planes.device).T)  # (2 N, H / 2, W / 2)
     height, width = -(-size[0] // 2), -(-size[1] // 2)
-    if small.shape[1:] != (height, width):  # what lies beyond repeats the edge
+    if small.shape[1:] != (height, width):  # outside, the edge is repeated
         small[:, height:] = small[:, height - 1 : height]
         small[:, :, width:] = small[:, :, width - 1 : width]
     return upsampled_rows(upsampled_columns(small)).reshape(planes.shape)

@@ -6,7 +6,7 @@ from torch import Tensor
 from falconcal.shifts.corruptions.smoothing import indicator
 from falconcal.shifts.keyed_noise import KeyedNoise
 
-SMALL_RATE = 4.0  # photons, up to which the expansion is not good enough
+SMALL_RATE = 4.0  # photons; up to this rate the expansion is not accurate enough
 PART = 2**15  # pixels searched at a time: the dozen passes over them stay in the cache
 
 
@@ -19,7 +19,7 @@ def speckle_noise(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor
 
 
 def impulse_noise(images: Tensor, noise: KeyedNoise, share: float) -> Tensor:
-    """Return images with a share of the values turned to 0 or 1, half each."""
+    """Return images with a share of the values set to 0 or 1, half of them each."""
     chance = noise.paired_uniform(_shape(images))
     white = indicator(torch.lt, chance, share / 2)
     kept = indicator(torch.ge, chance, share)
@@ -36,14 +36,14 @@ def poisson(rate: Tensor, noise: KeyedNoise) -> Tensor:
     chance = noise.paired_uniform(_shape(rate), stream=1)
     many = indicator(torch.gt, rate, SMALL_RATE)
     expanded = _expansion(rate.clamp(min=SMALL_RATE), noise.paired_normal(_shape(rate), stream=0))
-    few = rate * (1 - many)  # no photons where many: the search is over at once
+    few = rate * (1 - many)  # 0 where there are many photons: the search ends at once
     parts = zip(torch.split(few.flatten(), PART), torch.split(chance.flatten(), PART), strict=True)
     found = torch.cat([_search(few_part, chance_part) for few_part, chance_part in parts])
     return expanded.mul_(many).add_(found.reshape(rate.shape))
 
 
 def _expansion(rate: Tensor, normal: Tensor) -> Tensor:
-    """The inverse distribution function, expanded about a normal one.
+    """Return the inverse distribution function by an expansion about the normal one.
 
     Giles, "Algorithm 955: approximation of the inverse Poisson cumulative distribution function",
     ACM Transactions on Mathematical Software 42, 2016, equation for Q_N2.
@@ -57,7 +57,7 @@ def _expansion(rate: Tensor, normal: Tensor) -> Tensor:
 
 
 def _search(rate: Tensor, chance: Tensor) -> Tensor:
-    """The inverse distribution function term by term: the counts whose share is below chance."""
+    """Return the inverse distribution function, summed term by term until ``chance``."""
     term = torch.exp(-rate)
     left, counts, more = chance - term, torch.zeros_like(rate), torch.empty_like(rate)
     for count in range(1, 20):  # beyond, a mean of 4 leaves less than 1e-8

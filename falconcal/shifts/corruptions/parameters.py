@@ -2,9 +2,9 @@
 
 ``FOR_LARGE_IMAGES`` holds those of ImageNet-C, made for 224 x 224 pixels, ``FOR_SMALL_IMAGES``
 those of CIFAR-10-C, made for 32 x 32 (Hendrycks & Dietterich, "Benchmarking neural network
-robustness to common corruptions and perturbations", ICLR 2019, and the code published with it). An
-image takes those of the size that its shorter side is nearer to, as a ratio: 28 x 28 digits take
-CIFAR's.
+robustness to common corruptions and perturbations", ICLR 2019, and the code published with it). The
+parameters are those of the size that is nearer to the image's shorter side, as a ratio: those of
+CIFAR-10-C for digits of 28 x 28.
 """
 
 import math

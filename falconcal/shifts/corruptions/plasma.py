@@ -7,13 +7,13 @@ from falconcal.shifts.keyed_noise import KeyedNoise
 
 
 def plasma(noise: KeyedNoise, size: int, decay: float) -> Tensor:
-    """Return cloud maps from 0 to 1 by diamonds and squares: (N, size, size).
+    """Return cloud maps from 0 to 1 by the diamond-square algorithm: (N, size, size).
 
     Fournier, Fussell & Carpenter, "Computer rendering of stochastic models", Communications of
-    the ACM 25, 1982; the map wraps round, size is a power of two.
+    the ACM 25, 1982; the map wraps around, and size is a power of two.
     """
     heights = torch.zeros(len(noise.examples), size, size, device=noise.examples.device)
-    wobble = noise.paired_uniform((size * size,)).mul_(2).sub_(1)  # one number a pixel
+    wobble = noise.paired_uniform((size * size,)).mul_(2).sub_(1)  # one number per pixel
     step, roughness, used = size, 100.0, 0
     while step >= 2:
         count = size // step
@@ -25,7 +25,7 @@ def plasma(noise: KeyedNoise, size: int, decay: float) -> Tensor:
 
 
 def _fill(heights: Tensor, step: int, wobble: Tensor) -> None:
-    """Fill the middles of the squares, then those of their sides, with wobbling means of four."""
+    """Fill the middles of squares, then those of their sides, with means of four plus noise."""
     half = step // 2
     corners, middles = heights[:, ::step, ::step], heights[:, half::step, half::step]
     pairs = corners + corners.roll(-1, 1)

@@ -1,6 +1,6 @@
 """What several corruptions share: smoothing, rims and masks.
 
-Smoothing sums moved copies: their bits do not depend on the batch, as a convolution's do.
+Smoothing sums shifted copies: unlike a convolution, its bits do not depend on the batch.
 """
 
 import math
@@ -32,7 +32,7 @@ def padded(planes: Tensor, radius: int, mode: str) -> Tensor:
 
 
 def separable(planes: Tensor, weights: list[float]) -> Tensor:
-    """Return the planes, rim and all, weighted along both axes; the rim is used up."""
+    """Return planes that have a rim, filtered along both axes and without the rim."""
     return filter_axis(filter_axis(planes, weights, 2), weights, 3)
 
 
@@ -46,9 +46,9 @@ def filter_axis(planes: Tensor, weights: list[float], axis: int) -> Tensor:
 
 @lru_cache(maxsize=32)
 def smoothing_matrix(size: int, deviation: float, truncate: float, device: torch.device) -> Tensor:
-    """Return Gaussian smoothing as a matrix, the line mirrored with its edge: (size, size).
+    """Return Gaussian smoothing as a matrix; lines are mirrored, edges repeated: (size, size).
 
-    For deviations as large as the image, whose thousand weights fold back onto its pixels.
+    For deviations as large as the image, whose many weights fold back onto its pixels.
     """
     radius = int(truncate * deviation + 0.5)
     weights = torch.tensor(gaussian_weights(deviation, radius))  # (2 * radius + 1,)

@@ -11,7 +11,7 @@ from falconcal.shifts.keyed_noise import KeyedNoise
 
 WATER = (175 / 255, 238 / 255, 238 / 255)  # pale turquoise
 MUD = (63 / 255, 42 / 255, 20 / 255)
-FAR = 20  # pixels from an edge, where the light on water ends
+FAR = 20  # pixels from an edge; there the light on water ends
 THIRDS = [1 / 3, 1 / 3, 1 / 3]
 LIGHT = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))  # from the upper left
 
@@ -54,7 +54,7 @@ def highlights(depth: Tensor) -> Tensor:
 
 
 def equalised(values: Tensor) -> Tensor:
-    """Return whole numbers from 0 to FAR spread so that all greys are used alike: 0 to 255."""
+    """Return integers from 0 to FAR equalised to 0 to 255, so that all greys are as common."""
     count, pixels = len(values), values[0].numel()
     bins = FAR + 1
     numbers = torch.arange(count, device=values.device)[:, None] * bins

@@ -15,7 +15,7 @@ GREY_SHARES = (0.299, 0.587, 0.114)  # of red, green and blue in grey
 
 
 def brightness(images: Tensor, noise: KeyedNoise, added: float) -> Tensor:  # noqa: ARG001
-    """Return the images with a higher value V, hue and saturation kept: x V' / V; black is grey."""
+    """Return x V' / V with a higher value V, hue and saturation the same; black becomes grey."""
     value = images.amax(1, keepdim=True)  # (N, 1, H, W)
     brighter = (value + added).clamp_(max=1)
     black = indicator(torch.eq, value, 0.0)
@@ -42,7 +42,7 @@ def snow(
     motion: float,
     kept: float,
 ) -> Tensor:
-    """Return the images whitened, with flakes falling over them twice, once upside down."""
+    """Return the images whitened, plus the same flakes twice, once turned by 180 degrees."""
     height, width = images.shape[2:]
     flakes = noise.paired_normal((1, height, width), stream=0).mul_(deviation).add_(mean)
     flakes = magnified(flakes, zoom)
@@ -66,7 +66,7 @@ def grey(images: Tensor) -> Tensor:
 def frost(
     images: Tensor, noise: KeyedNoise, image_share: float, frost_share: float, scale: float
 ) -> Tensor:
-    """Return the images under a piece of one of six frosted panes each."""
+    """Return each image behind a piece of one of six frosted panes."""
     height, width = images.shape[2:]
     size = max(512, 1 << (math.ceil(1.1 * max(height, width) / scale) - 1).bit_length())
     chances = noise.paired_uniform((3,)).tolist()  # pane, top, left
@@ -79,6 +79,6 @@ def frost(
 
 
 def _cut(pane: Tensor, top: float, left: float, height: int, width: int) -> Tensor:
-    """Return a piece of a pane, its corner given as shares of what is free."""
+    """Return a piece of a pane; its corner is given as fractions of the possible range."""
     row, column = int(top * (pane.shape[1] - height)), int(left * (pane.shape[2] - width))
     return pane[:, row : row + height, column : column + width]

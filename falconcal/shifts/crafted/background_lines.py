@@ -10,7 +10,7 @@ from falconcal.shifts.crafted.warping import STRENGTHS, check_image_batch, pixel
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-MOST = 12  # lines at strength 1
+MOST_LINES = 12  # lines at strength 1
 HALF_WIDTH = 0.045  # of a line, in units of half the image's side
 
 
@@ -30,7 +30,7 @@ def background_lines(
     """Return images (N, C, H, W) under lines of random place, slope and brightness."""
     check_image_batch(images, "background_lines")
     low, high = (bounds.low, bounds.high) if bounds is not None else (0.0, 1.0)
-    count = max(1, round(strength * MOST))
+    count = max(1, round(strength * MOST_LINES))
     drawn = noise.uniform((3, count, 1, 1)).to(images)  # (N, 3, lines, 1, 1)
     down, right = pixel_grid(images)
     angle = math.pi * drawn[:, 0]  # (N, lines, 1, 1)

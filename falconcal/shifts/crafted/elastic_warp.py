@@ -14,7 +14,8 @@ from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 SMOOTHNESS = 0.12  # deviation of the smoothing kernel, as a fraction of the image's side
-REACH = 0.36  # root mean square displacement at strength 1, in units of half the image's side
+# root mean square at strength 1, in units of half the image's side
+LARGEST_DISPLACEMENT = 0.36
 
 
 def elastic_warp_shift() -> Shift:
@@ -30,7 +31,7 @@ def elastic_warp(images: Tensor, strength: float, noise: KeyedNoise) -> Tensor:
     """Return images (N, C, H, W) whose pixels a smooth field has moved."""
     check_image_batch(images, "elastic_warp")
     down, right = pixel_grid(images)
-    moves = strength * REACH * unit_fields(noise, *images.shape[2:])  # (N, 2, H, W)
+    moves = strength * LARGEST_DISPLACEMENT * unit_fields(noise, *images.shape[2:])  # (N, 2, H, W)
     return read_at(images, down + moves[:, 0], right + moves[:, 1])
 
 

@@ -4,16 +4,18 @@ import torch
 from torch import Tensor
 
 from falconcal.shifts.keyed_noise import KeyedNoise
-from falconcal.shifts.sensor_faults import as_signals
+from falconcal.shifts.sensor_faults import FAULT_DEVIATIONS, as_signals
 from falconcal.shifts.shift import Shift
 
-DEVIATIONS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-GROUPS = 8
+CHANNEL_GROUPS = 8
 
 
 def group_offset_shift() -> Shift:
     return Shift(
-        "group_offset", DEVIATIONS, group_offset, "groups of channels off by one amount, up to 3"
+        "group_offset",
+        FAULT_DEVIATIONS,
+        group_offset,
+        "groups of channels off by one amount, up to 3",
     )
 
 
@@ -21,6 +23,6 @@ def group_offset(inputs: Tensor, deviation: float, noise: KeyedNoise) -> Tensor:
     """Return channels, in at most 8 groups of neighbours, plus one normal amount per group."""
     signals = as_signals(inputs)  # (N, T, F)
     channels = signals.shape[2]
-    group = torch.arange(channels, device=inputs.device) * min(GROUPS, channels) // channels
-    amounts = noise.normal((1, min(GROUPS, channels))).to(inputs)  # (N, 1, groups)
+    group = torch.arange(channels, device=inputs.device) * min(CHANNEL_GROUPS, channels) // channels
+    amounts = noise.normal((1, min(CHANNEL_GROUPS, channels))).to(inputs)  # (N, 1, groups)
     return (signals + deviation * amounts[:, :, group]).reshape(inputs.shape)

@@ -7,7 +7,7 @@ from falconcal.shifts.crafted.warping import STRENGTHS, check_image_batch
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-GRID = 4
+PATCHES_PER_SIDE = 4
 
 
 def patch_shuffle_shift() -> Shift:
@@ -22,14 +22,14 @@ def patch_shuffle(images: Tensor, share: float, noise: KeyedNoise) -> Tensor:
     Rows and columns left over by the grid stay where they are.
     """
     check_image_batch(images, "patch_shuffle")
-    side = [size // GRID for size in images.shape[2:]]
-    inner = images[:, :, : GRID * side[0], : GRID * side[1]]
+    side = [size // PATCHES_PER_SIDE for size in images.shape[2:]]
+    inner = images[:, :, : PATCHES_PER_SIDE * side[0], : PATCHES_PER_SIDE * side[1]]
     count, channels = images.shape[:2]
-    patches = inner.reshape(count, channels, GRID, side[0], GRID, side[1])
+    patches = inner.reshape(count, channels, PATCHES_PER_SIDE, side[0], PATCHES_PER_SIDE, side[1])
     patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (N, 16, C, h, w)
     order = patch_order(noise, share).to(images.device)  # (N, 16)
     rows = torch.arange(len(images), device=images.device)[:, None]
-    moved = patches[rows, order].reshape(count, GRID, GRID, channels, *side)
+    moved = patches[rows, order].reshape(count, PATCHES_PER_SIDE, PATCHES_PER_SIDE, channels, *side)
     output = images.clone()
     output[:, :, : inner.shape[2], : inner.shape[3]] = moved.permute(0, 3, 1, 4, 2, 5).reshape(
         inner.shape
@@ -39,7 +39,8 @@ def patch_shuffle(images: Tensor, share: float, noise: KeyedNoise) -> Tensor:
 
 def patch_order(noise: KeyedNoise, share: float) -> Tensor:
     """Return which patch comes to each place: (N, 16). A share of them moves round in a ring."""
-    count = max(2, round(share * GRID**2))
-    ring = noise.uniform((GRID**2,)).argsort(dim=1, stable=True)[:, :count]  # (N, count)
-    places = torch.arange(GRID**2, device=ring.device).repeat(len(ring), 1)
+    patches = PATCHES_PER_SIDE**2
+    count = max(2, round(share * patches))
+    ring = noise.uniform((patches,)).argsort(dim=1, stable=True)[:, :count]  # (N, count)
+    places = torch.arange(patches, device=ring.device).repeat(len(ring), 1)
     return places.scatter(1, ring, ring.roll(1, dims=1))

@@ -6,12 +6,16 @@ from falconcal.data import Bounds
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-DEVIATIONS = tuple(2 * level / 9 for level in range(10))
+SPECKLE_DEVIATIONS = tuple(2 * level / 9 for level in range(10))
 
 
 def speckle_shift() -> Shift:
     return Shift(
-        "speckle", DEVIATIONS, speckle, "noise of 0.2 to 2 times the value", needs=("bounds",)
+        "speckle",
+        SPECKLE_DEVIATIONS,
+        speckle,
+        "noise of 0.2 to 2 times the value",
+        needs=("bounds",),
     )
 
 

@@ -9,7 +9,7 @@ from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
 PERIODS = (1.0, 3.0)  # over the image, drawn between these
-REACH = 0.4  # amplitude at strength 1, in units of half the image's side
+LARGEST_AMPLITUDE = 0.4  # amplitude at strength 1, in units of half the image's side
 
 
 def wave_shift() -> Shift:
@@ -24,7 +24,7 @@ def wave(images: Tensor, strength: float, noise: KeyedNoise) -> Tensor:
     low, high = PERIODS
     speed = math.pi * (low + (high - low) * drawn[:, :, 0])  # (N, 2, 1, 1)
     phase = 2 * math.pi * drawn[:, :, 1]
-    reach = strength * REACH
+    reach = strength * LARGEST_AMPLITUDE
     moved_down = down + reach * (speed[:, 0] * right + phase[:, 0]).sin()
     moved_right = right + reach * (speed[:, 1] * down + phase[:, 1]).sin()
     return read_at(images, moved_down, moved_right)

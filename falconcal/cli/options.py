@@ -1,0 +1,176 @@
+"""The arguments and options of all commands, each with its help text, named by what they hold."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# shared by several commands
+
+StudyArgument = Annotated[str, typer.Argument(help="Name of a study, or path of its TOML file.")]
+ChangesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a setting: key=value. Can be repeated."
+    ),
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Do not download anything.")]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-code",
+        metavar="PACKAGE",
+        help="Run code of this package where files name it as package.module:Name. Can be "
+        "repeated.",
+    ),
+]
+FiguresOption = Annotated[
+    str,
+    typer.Option(metavar="FORMATS", help="File formats of the figures, of svg, png and pdf."),
+]
+PaperOption = Annotated[
+    bool, typer.Option("--paper", help="Also write the tables as LaTeX and Markdown.")
+]
+
+# falconcal run
+
+MethodsOption = Annotated[
+    str | None, typer.Option(help="Methods of the study, separated by commas (default: all).")
+]
+VariantsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Variants of the study, separated by commas (default: all). The plain variant is "
+        "called default."
+    ),
+]
+SeedsOption = Annotated[
+    int | None, typer.Option(help="Number of seeds: 0, 1, ... (default: as in the study).")
+]
+RunFolderOption = Annotated[Path | None, typer.Option(help="Output folder (default: runs/STUDY).")]
+TunedSettingsOption = Annotated[
+    Path | None, typer.Option(help="File of settings that falconcal tune chose: best.toml.")
+]
+WorkersOption = Annotated[
+    int, typer.Option(help="Worker processes on this machine; each does one run at a time.")
+]
+RayOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Do the runs on this Ray cluster; local starts one."),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Threads per run (default: torch's number, divided by the workers)."),
+]
+DevicesOption = Annotated[
+    int | None, typer.Option(help="Devices that train each run together, one process each.")
+]
+MachinesOption = Annotated[int | None, typer.Option(help="Machines that train each run together.")]
+StrategyOption = Annotated[
+    str | None, typer.Option(help="Strategy of Lightning Fabric, such as ddp.")
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="Precision of training, such as bf16-mixed.")
+]
+SmokeOption = Annotated[
+    bool,
+    typer.Option(
+        "--smoke",
+        help="Check in seconds that the study runs: few examples, one epoch, few levels. The "
+        "output folder is then runs/smoke/STUDY by default.",
+    ),
+]
+TensorboardOption = Annotated[
+    bool,
+    typer.Option(
+        "--tensorboard", help="Also write event files for TensorBoard to OUT/tensorboard."
+    ),
+]
+
+# falconcal tune
+
+TunedMethodOption = Annotated[
+    str, typer.Option(help="Method of the study; if it has a base, the base is tuned.")
+]
+TrialsOption = Annotated[
+    int, typer.Option(help="Number of trials in total, including those done before.")
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Storage of Optuna (default: trials.db in the output folder)."
+    ),
+]
+TuningFolderOption = Annotated[
+    Path | None, typer.Option(help="Output folder (default: runs/tune/STUDY).")
+]
+SearchSeedOption = Annotated[
+    int, typer.Option(help="Seed of the points drawn, and of every training.")
+]
+TuningWorkersOption = Annotated[int, typer.Option(help="Worker processes, with one thread each.")]
+PruneOption = Annotated[
+    bool, typer.Option(help="End a trial early when it is worse than the median of the others.")
+]
+ScoreTestOption = Annotated[
+    bool,
+    typer.Option(
+        "--also-score-test",
+        help="Also measure each complete trial on test data, after it is judged, to see how "
+        "well the criterion ranks. Nothing is chosen by it.",
+    ),
+]
+EarlierSettingsOption = Annotated[
+    Path | None,
+    typer.Option(help="File of settings chosen before, such as those of the reference."),
+]
+
+# falconcal score
+
+PredictionsArgument = Annotated[
+    Path, typer.Argument(help="CSV, Parquet or NPZ file; the extension gives the format.")
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(help="Column of the true class (default: label; in NPZ files labels)."),
+]
+ProbabilitiesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PREFIX",
+        help="Prefix of the columns of the classes (default: p_; with --logits logit_). In NPZ "
+        "files the name of the array (default: probabilities; with --logits logits).",
+    ),
+]
+LogitsOption = Annotated[
+    bool, typer.Option("--logits", help="The numbers are logits, not probabilities.")
+]
+GroupsOption = Annotated[
+    str | None, typer.Option(help="Column of groups, such as sites; the worst groups are shown.")
+]
+GroupMetricOption = Annotated[str, typer.Option(help="Metric by which groups are compared.")]
+BinsOption = Annotated[int, typer.Option(help="Number of bins of confidence.")]
+ScoreFolderOption = Annotated[
+    Path | None, typer.Option(help="Output folder (default: runs/score/NAME of the file).")
+]
+
+# falconcal predict
+
+ModelArgument = Annotated[
+    Path, typer.Argument(help="File written by falconcal.save, or the folder of a run.")
+]
+InputArgument = Annotated[
+    Path, typer.Argument(metavar="INPUT", help="Folder of images, or a CSV, NPY or NPZ file.")
+]
+PredictionsFileOption = Annotated[
+    Path | None, typer.Option(help="CSV or Parquet file (default: runs/predict/INPUT.csv).")
+]
+RejectBelowOption = Annotated[
+    float | None, typer.Option(help="Reject predictions with a confidence below this.")
+]
+RiskOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Reject as many as needed to keep the error rate of the others below this, with "
+        "95 % certainty by the validation data that the model was saved with."
+    ),
+]
