@@ -24,7 +24,14 @@ from falconcal.errors import UserError
 from falconcal.recalibration.buffers import size_buffers_as_stored
 from falconcal.recalibration.stages import ViewKind, observe, views
 
-BLOCK_ROWS = 32  # rows worked on at a time: always as many, so that a batch's size changes no bits
+# Rows worked on at a time, and what their number is filled up to a multiple of. A product of
+# matrices can round a row differently beside other numbers of rows, or where the row begins at
+# another place in a cache line. Of rows that begin at a line MKL gives the same float32 bits for
+# all multiples of 8 (a test holds it to that): so blocks can be large, which is fast, and a single
+# row stays cheap. Elsewhere all blocks have one size.
+MKL_BLOCK, MKL_MULTIPLE = 256, 8
+OTHER_BLOCK = 32
+CACHE_LINE = 64  # bytes
 SMALLEST = 1e-6  # distance below which two examples count as one
 
 
@@ -92,27 +99,25 @@ class Neighbours(nn.Module):
 
     def features(self, seen: Mapping[str, Tensor], logits: Tensor) -> Tensor:
         """Return the features, not standardised: views (N, D) by name, (N, C) -> (N, F) float64."""
-        columns = torch.cat([*self._narrowed(seen), logits.float()], 1)  # (N, widths + C)
-        return in_blocks(self._block, columns)
+        parts = [*self._narrowed(seen), logits.float()]
+        columns = torch.cat([aligned(part) for part in parts], 1)  # (N, widths, all filled up)
+        sizes = [part.shape[1] for part in parts]
+        kept = torch.split(self.stored.to(columns), list(self.layout.widths), 1)  # (M, width) each
+        return in_blocks(lambda rows: self._block(_parts(rows, sizes), kept), columns)
 
     def _narrowed(self, seen: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the views as vectors of length 1, those that are too wide projected."""
         pairs = zip(self.layout.views, self.layout.widths, strict=True)
         return [narrowed(name, seen[name], width) for name, width in pairs]
 
-    def _block(self, columns: Tensor) -> Tensor:
-        """Return the features of one block of rows, (B, sum of widths + C) -> (B, F)."""
+    def _block(self, parts: Sequence[Tensor], kept: Sequence[Tensor]) -> Tensor:
+        """Return the features of one block of rows: views (B, width) and logits -> (B, F)."""
         layout = self.layout
-        widths = [*layout.widths, columns.shape[1] - sum(layout.widths)]
-        *seen, logits = torch.split(columns, widths, 1)
-        kept = torch.split(self.stored.to(columns), list(layout.widths), 1)
-        distances = [_distances(*pair) for pair in zip(seen, kept, strict=True)]  # (B, M) each
+        *seen, logits = parts
+        same = self.labels[None] == logits.argmax(1)[:, None] if layout.labels else None  # (B, M)
         k = min(layout.k, len(self.labels))
-        features = [one.kthvalue(k, 1).values for one in distances]
-        if layout.labels:
-            same = self.labels[None] == logits.argmax(1)[:, None]  # (B, M)
-            features += [disagreement(one, same, k) for one in distances]
-            features += [log_ratio(one, same) for one in distances]
+        views = [view_numbers(products(a, b), k, same) for a, b in zip(seen, kept, strict=True)]
+        features = [number for kind in zip(*views, strict=True) for number in kind]
         if layout.logits:
             features += logit_numbers(logits)
         return torch.stack(features, 1).double()
@@ -176,7 +181,8 @@ def _read_layout(written: Tensor) -> Layout:
 def narrowed(name: str, view: Tensor, width: int) -> Tensor:
     """Return vectors of length 1 and at most this width: (N, D) -> (N, width)."""
     if view.shape[1] > width:
-        view = in_blocks(lambda rows: rows @ projection(name, view.shape[1], width).to(rows), view)
+        signs = projection(name, view.shape[1], width).to(view)
+        view = in_blocks(lambda rows: products(rows, signs.T), view)
     return nn.functional.normalize(view, dim=1)
 
 
@@ -190,22 +196,38 @@ def projection(name: str, width: int, to: int) -> Tensor:
     return (keyed_bits(keys, to) < 0).float() * 2 - 1
 
 
-def _distances(rows: Tensor, stored: Tensor) -> Tensor:
-    """Return Euclidean distances of vectors of length 1: (N, D), (M, D) -> (N, M)."""
-    return (2 - 2 * rows @ stored.T).clamp_min_(0).sqrt_()
+def products(rows: Tensor, stored: Tensor) -> Tensor:
+    """Return all inner products: (N, D), (M, D) -> (N, M)."""
+    if len(stored) == 1:  # a matrix times a vector rounds a row by its place among the others
+        return (rows * stored).sum(1, keepdim=True)
+    return rows @ stored.T
 
 
-def disagreement(distances: Tensor, same: Tensor, k: int) -> Tensor:
-    """Return the fraction of the k nearest that carry another class than the predicted: (N,)."""
-    nearest = distances.topk(k, largest=False).indices  # (N, k)
-    return 1 - same.gather(1, nearest).float().mean(1)
+def view_numbers(similarities: Tensor, k: int, same: Tensor | None) -> list[Tensor]:
+    """Return the distance to the k-th nearest and, with labels, what the neighbours' labels say.
+
+    Similarities and ``same`` are (N, M), the numbers (N,) each: the distance, the fraction of the k
+    nearest that carry another class than the predicted, and the log ratio.
+    """
+    nearest = similarities.topk(k)  # several times as fast as kthvalue, and faster than unsorted
+    numbers = [distance(nearest.values[:, -1])]
+    if same is not None:
+        numbers.append(1 - same.gather(1, nearest.indices).float().mean(1))
+        numbers.append(log_ratio(similarities, same))
+    return numbers
 
 
-def log_ratio(distances: Tensor, same: Tensor) -> Tensor:
+def distance(similarity: Tensor) -> Tensor:
+    """Return Euclidean distances of vectors of length 1 from their inner products."""
+    return (2 - 2 * similarity).clamp_min_(0).sqrt_()
+
+
+def log_ratio(similarities: Tensor, same: Tensor) -> Tensor:
     """Return log(distance to the predicted class / distance to any other), up to 2 or -2: (N,)."""
-    far = torch.full_like(distances, math.inf)
-    own = torch.where(same, distances, far).amin(1).clamp_min(SMALLEST)
-    other = torch.where(same, far, distances).amin(1).clamp_min(SMALLEST)
+    own, other = (
+        distance(similarities.masked_fill(left_out, -math.inf).amax(1)).clamp_min(SMALLEST)
+        for left_out in (~same, same)
+    )
     return (own / other).nan_to_num(1.0).log().clamp(-2, 2)
 
 
@@ -216,12 +238,41 @@ def logit_numbers(logits: Tensor) -> list[Tensor]:
 
 
 def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """Return a function of rows, called with equally many at a time, the last block filled up."""
-    blocks = [function(_filled(block))[: len(block)] for block in torch.split(rows, BLOCK_ROWS)]
-    return torch.cat(blocks) if blocks else function(_filled(rows))[:0]
+    """Return a function of rows, called with numbers of rows that all give the same bits."""
+    size, multiple = _block_size(rows)
+    width, filled = rows.shape[1], aligned(rows)
+    blocks = [
+        function(_filled(block, multiple)[:, :width])[: len(block)]
+        for block in torch.split(filled, size)
+    ]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
 
-def _filled(block: Tensor) -> Tensor:
-    if len(block) == BLOCK_ROWS:
+def _block_size(rows: Tensor) -> tuple[int, int]:
+    """Return how many rows make a block at most, and what a smaller one is filled up to."""
+    single = rows.device.type == "cpu" and rows.dtype == torch.float32
+    if single and torch.backends.mkl.is_available():
+        return MKL_BLOCK, MKL_MULTIPLE
+    return OTHER_BLOCK, OTHER_BLOCK
+
+
+def _filled(block: Tensor, multiple: int) -> Tensor:
+    missing = multiple if len(block) == 0 else -len(block) % multiple
+    if missing == 0:
         return block
-    return torch.cat([block, block.new_zeros(BLOCK_ROWS - len(block), *block.shape[1:])])
+    return torch.cat([block, block.new_zeros(missing, block.shape[1])])
+
+
+def aligned(rows: Tensor) -> Tensor:
+    """Return rows (N, D) that all begin at a cache line: with zeros after them, (N, D or more)."""
+    missing = -rows.shape[1] % (CACHE_LINE // rows.element_size())
+    if missing == 0 and rows.is_contiguous() and rows.data_ptr() % CACHE_LINE == 0:
+        return rows
+    return torch.cat([rows, rows.new_zeros(len(rows), missing)], 1)
+
+
+def _parts(columns: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Return the tensors of these widths that were aligned and then put side by side."""
+    line = CACHE_LINE // columns.element_size()
+    places = torch.split(columns, [size + -size % line for size in sizes], 1)
+    return [place[:, :size] for place, size in zip(places, sizes, strict=True)]

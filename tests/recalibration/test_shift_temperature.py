@@ -15,9 +15,15 @@ from falconcal.errors import UserError
 from falconcal.recalibration import Isotonic, ShiftTemperature, Temperature
 from falconcal.recalibration.calibrated_model import CalibratedModel
 from falconcal.recalibration.neighbours import (
+    MKL_BLOCK,
+    MKL_MULTIPLE,
+    OTHER_BLOCK,
+    Layout,
     Neighbours,
     in_blocks,
     log_ratio,
+    narrowed,
+    products,
     stored_neighbours,
 )
 from falconcal.recalibration.stages import BEFORE, INPUT, LOGITS, find_stages, observe, views
@@ -167,8 +173,9 @@ def test_distances_equal_brute_force() -> None:
     torch.testing.assert_close(features[:, -3], top[:, 0] - top[:, 1])
 
 
-def test_any_batch_gives_the_same_bits_of_the_same_stages() -> None:
-    model, _, neighbours = kept()
+@pytest.mark.parametrize("stored", [1, 3, 30])
+def test_any_batch_gives_the_same_bits_of_the_same_stages(stored: int) -> None:
+    model, _, neighbours = kept(stored)
     inputs = stripes(70, seed=8).inputs
     logits, outputs = observe(model, inputs, neighbours.layout.stages)
     seen = views(outputs, "both")
@@ -184,12 +191,90 @@ def test_any_batch_gives_the_same_bits_of_the_same_stages() -> None:
         assert torch.equal(torch.cat(parts), whole)
 
 
+def slow_features(neighbours: Neighbours, seen: dict[str, Tensor], logits: Tensor) -> Tensor:
+    """Return the features before the logits' numbers, from all distances, each sorted: (N, F)."""
+    layout = neighbours.layout
+    kept = torch.split(neighbours.stored.double(), list(layout.widths), 1)
+    columns: list[list[Tensor]] = [[], [], []]
+    for name, width, stored in zip(layout.views, layout.widths, kept, strict=True):
+        rows = narrowed(name, seen[name], width).double()
+        distances = (rows[:, None] - stored[None]).square().sum(2).sqrt()  # (N, M)
+        same = neighbours.labels[None] == logits.argmax(1)[:, None]
+        order = distances.argsort(1)[:, : layout.k]
+        columns[0].append(distances.gather(1, order)[:, -1])
+        columns[1].append(1 - same.gather(1, order).double().mean(1))
+        own = distances.masked_fill(~same, torch.inf).amin(1)
+        other = distances.masked_fill(same, torch.inf).amin(1)
+        columns[2].append((own / other).log().clamp(-2, 2))
+    return torch.stack([column for kind in columns for column in kind], 1)
+
+
+def scattered(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Return two views far from ties, logits of four classes and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    seen = {
+        name: torch.randn(count, width, generator=generator)
+        for name, width in (("narrow", 13), ("wide", 200))
+    }
+    logits = torch.randn(count, 4, generator=generator)
+    return seen, logits, logits.argmax(1)
+
+
+@pytest.mark.parametrize("stored", [2, 90, 1500])
+@pytest.mark.parametrize("k", [1, 10])
+@pytest.mark.parametrize("widest", [200, 64])
+def test_the_fast_features_equal_the_slow_ones(stored: int, k: int, widest: int) -> None:
+    seen, _, labels = scattered(stored, 3)
+    names = ("narrow", "wide")
+    neighbours = Neighbours()
+    layout = Layout(names, names, (13, widest), k, labels=True, logits=True)
+    neighbours.store(layout, seen, labels, torch.float32)
+    seen, logits, _ = scattered(300, 4)
+    fast = neighbours.features(seen, logits)[:, : neighbours.rising]
+    torch.testing.assert_close(fast, slow_features(neighbours, seen, logits), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("stored", [1, 2, 7, 30, 257, 2000])
+@pytest.mark.parametrize("width", [3, 10, 49, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_of_any_number_of_rows_give_the_same_bits(
+    stored: int, width: int, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(stored)
+    rows = torch.randn(300, width, generator=generator).to(dtype)
+    matrix = torch.randn(stored, width, generator=generator).to(dtype)
+
+    def blocked(part: Tensor) -> Tensor:
+        return in_blocks(lambda block: products(block, matrix), part)
+
+    whole = blocked(rows)
+    torch.testing.assert_close(whole, rows @ matrix.T, atol=1e-4, rtol=1e-4)
+    for size in (1, 3, 8, 33, 100, 257):
+        assert torch.equal(torch.cat([blocked(part) for part in rows.split(size)]), whole)
+
+
+@pytest.mark.parametrize("form", ["linear", "monotone"])
+def test_any_batch_gives_the_same_bits_of_the_same_features(form: Any) -> None:
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(70, 10, generator=generator, dtype=torch.float64)
+    weights = torch.randn(weight_count(form, 10), generator=generator, dtype=torch.float64)
+    log_probs = sample(70)[0]
+    whole = ShiftTemperature().apply(log_probs, features=features, weights=weights)
+    for size in (1, 3, 32, 50):
+        parts = [
+            ShiftTemperature().apply(one, features=other, weights=weights)
+            for one, other in zip(log_probs.split(size), features.split(size), strict=True)
+        ]
+        assert torch.equal(torch.cat(parts), whole)
+
+
 def test_neighbours_labels_by_hand() -> None:
-    distances = torch.tensor([[0.1, 0.2, 0.4]])
+    similarities = 1 - torch.tensor([[0.1, 0.2, 0.4]]).double().square() / 2
     same = torch.tensor([[False, True, True]])
-    torch.testing.assert_close(log_ratio(distances, same), torch.tensor([2.0]).log())
-    assert log_ratio(distances, torch.zeros(1, 3).bool()).item() == 2  # no stored one of the class
-    assert log_ratio(distances, torch.ones(1, 3).bool()).item() == -2
+    torch.testing.assert_close(log_ratio(similarities, same), torch.tensor([2.0]).double().log())
+    # no stored one of the class, and none of another
+    assert log_ratio(similarities, torch.zeros(1, 3).bool()).item() == 2
+    assert log_ratio(similarities, torch.ones(1, 3).bool()).item() == -2
 
 
 def test_stages_of_a_chain_of_layers_are_where_the_shape_changes() -> None:
@@ -323,13 +408,25 @@ def test_the_record_says_what_to_expect() -> None:
     }
 
 
-def test_blocks_are_always_full() -> None:
-    sizes: list[int] = []
+def noted_sizes(rows: int) -> set[int]:
+    sizes: set[int] = set()
 
-    def note(rows: Tensor) -> Tensor:
-        sizes.append(len(rows))
-        return rows * 2
+    def note(block: Tensor) -> Tensor:
+        sizes.add(len(block))
+        return block * 2
 
-    rows = torch.arange(70.0)[:, None]
-    assert torch.equal(in_blocks(note, rows), rows * 2)
-    assert set(sizes) == {32}
+    given = torch.arange(float(rows))[:, None]
+    assert torch.equal(in_blocks(note, given), given * 2)
+    return sizes
+
+
+def test_without_mkl_all_blocks_have_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert {size for rows in (0, 1, 32, 70, 300) for size in noted_sizes(rows)} == {OTHER_BLOCK}
+
+
+def test_with_mkl_blocks_are_large_and_filled_up_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    assert noted_sizes(0) == noted_sizes(1) == {MKL_MULTIPLE}
+    assert noted_sizes(100) == {104}
+    assert noted_sizes(300) == {MKL_BLOCK, 48}

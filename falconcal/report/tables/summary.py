@@ -10,7 +10,7 @@ from typing import Any
 import polars
 
 from falconcal.evaluation.under_shift import CLEAN
-from falconcal.report.charts.chart_data import pooled_curves
+from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS, pooled_curves
 from falconcal.report.charts.distributions import (
     distribution_note,
     distribution_tables,
