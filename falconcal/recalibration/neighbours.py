@@ -251,7 +251,7 @@ def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 def _block_size(rows: Tensor) -> tuple[int, int]:
     """Return how many rows make a block at most, and what a smaller one is filled up to."""
     single = rows.device.type == "cpu" and rows.dtype == torch.float32
-    if single and torch.backends.mkl.is_available():
+    if single and torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return MKL_BLOCK, MKL_MULTIPLE
     return OTHER_BLOCK, OTHER_BLOCK
 
