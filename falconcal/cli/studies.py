@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     "falconcal run digits\n\n"
     "falconcal run digits --methods falcon --seeds 3 --out runs/three\n\n"
     "falconcal run digits --set falcon.epochs=10 --set batch_size=50 --out runs/short\n\n"
+    "falconcal run digits --set '*.epochs=5' --out runs/shorter\n\n"
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
     "falconcal run digits --seeds 3 --workers 4\n\n"
     "falconcal run digits --seeds 3 --ray auto\n\n"

@@ -1,13 +1,19 @@
 """Measuring a model: under graded shift, or everything about one set of predictions."""
 
 from falconcal.evaluation.assessment import Assessment, MetricValue, assess
-from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
+from falconcal.evaluation.under_shift import (
+    evaluate,
+    score_together,
+    score_under_shift,
+    scores_to_rows,
+)
 
 __all__ = [
     "Assessment",
     "MetricValue",
     "assess",
     "evaluate",
+    "score_together",
     "score_under_shift",
     "scores_to_rows",
 ]

@@ -1,34 +1,53 @@
-"""Evaluation: a model at every level of every shift, reduced to scores and then to rows.
+"""Evaluation: models at every level of every shift, reduced to scores and then to rows.
 
 Only one batch of probabilities is held at a time: each is reduced at once to scores per example,
 and tables and figures come from these.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import asdict, fields
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
 import polars
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.batch import checked_batches
 from falconcal.core.module_state import check_module
 from falconcal.data import PREDICTION_BATCH_SIZE, Part
-from falconcal.data.input_checks import check_size
+from falconcal.data.input_checks import check_inputs, check_size
 from falconcal.data.sharding import RoundRobin
 from falconcal.errors import UserError, described
+from falconcal.evaluation.shifted_batches import (
+    CLEAN,
+    OUTLIER_LEVEL,
+    EvaluationData,
+    InputsAndLabels,
+    MakeBatch,
+    ShiftLevel,
+    shift_levels,
+)
 from falconcal.metrics import POOLED, metrics_without, outlier_detection
 from falconcal.metrics.outlier_detection import SIGNALS
 from falconcal.metrics.predictions import Scores
-from falconcal.models.predict import predict_batches
-from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context
-from falconcal.shifts.stored.stored_shift import StoredLevel
+from falconcal.models.predict import predict_batch
+from falconcal.recalibration.shared_pass import SharedWork, network_of
+from falconcal.shifts import AnyShift, Outliers
 
-CLEAN = "clean"
-OUTLIER_LEVEL = 1  # the level that outliers have in tables
+__all__ = [
+    "CLEAN",
+    "OUTLIER_LEVEL",
+    "evaluate",
+    "score_together",
+    "score_under_shift",
+    "scores_by_level",
+    "scores_to_rows",
+]
+
 SCORE_FIELDS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
+Key = TypeVar("Key", bound=Hashable)
 
 
 def evaluate(
@@ -116,21 +135,131 @@ def score_under_shift(
         >>> scores.height == 6 * len(data)
         True
     """
-    check_module(model)
+    one = {"model": model}
+    (scores,) = score_together(
+        one, data, shifts, outliers,
+        seed=seed, batch_size=batch_size, progress=progress, single_process=single_process,
+    ).values()  # fmt: skip
+    return scores
+
+
+def score_together(
+    models: Mapping[Key, nn.Module],
+    data: Part,
+    shifts: Iterable[AnyShift],
+    outliers: Iterable[Outliers] = (),
+    *,
+    seed: int = 0,
+    batch_size: int = PREDICTION_BATCH_SIZE,
+    progress: Progress | None = None,
+    single_process: bool = False,
+    clean: bool = True,
+) -> dict[Key, polars.DataFrame]:
+    """Score several models on the same examples, each to the bit as by itself.
+
+    Every shifted batch is made once, calibrated models around the same network share its forward
+    pass, and those that hold the same stored examples share the distances to them. Shifts that
+    follow a model's gradient are made for each model. One batch of one model's probabilities is
+    held at a time.
+
+    Args:
+        models: Modules that return logits, by any key.
+        data: Test examples: ``Examples``, or a part of a dataset.
+        shifts: Shifts to score under.
+        outliers: Sets of inputs of no known class.
+        seed: Of the shifts' noise.
+        batch_size: How many examples are predicted at once.
+        progress: Called with the name and the level of each shift before it is scored.
+        single_process: For a process that calls it by itself while others work together.
+        clean: Whether the clean data is scored too.
+
+    Returns:
+        For each key the table that ``score_under_shift`` returns.
+
+    Raises:
+        UserError: If an argument is not as described, or two shifts have the same name.
+
+    Example:
+        >>> import copy
+        >>> import torch
+        >>> import falconcal
+        >>> from falconcal.evaluation import score_together
+        >>> data = falconcal.load_dataset("digits").test
+        >>> pixels = data.inputs[0].numel()
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, 10))
+        >>> models = {"as it is": model, "in float64": copy.deepcopy(model).double()}
+        >>> scores = score_together(models, data, [falconcal.SHIFTS["contrast"]])
+        >>> [scores[name].height == 6 * len(data) for name in models]
+        [True, True]
+    """
+    _check_models(models)
     check_size(batch_size)
-    levels_to_score = list(_shift_levels(_Task(model, data, seed, batch_size), shifts, outliers))
+    steps = list(shift_levels(EvaluationData(data, seed, batch_size), shifts, outliers, clean))
     turns = RoundRobin(single_process)
     turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may be on a disk
-    parts, sizes = [], []
-    for step in levels_to_score:
+    scorer = _Scorer(models, data.classes)
+    sizes = []
+    for step in steps:
         if progress is not None:
             progress(step.name, step.level)
-        share = _Share(step.batches, turns, data.classes)
-        parts += [predictions.scores().rows() for predictions in predict_batches(model, share)]
-        sizes.append(share.examples)
-    whole = Scores.from_rows(turns.in_order(torch.cat(parts) if parts else None))
-    tables = zip(whole.split(sizes), levels_to_score, strict=True)
-    return polars.concat([_frame(scores, step.name, step.level) for scores, step in tables])
+        sizes.append(scorer.score(step, turns))
+    return {
+        key: _table(turns.in_order(torch.cat(parts) if parts else None), steps, sizes)
+        for key, parts in scorer.parts.items()
+    }
+
+
+class _Scorer(Generic[Key]):
+    """Gives each batch to all models, and keeps the scores of this process's examples."""
+
+    def __init__(self, models: Mapping[Key, nn.Module], classes: tuple[str, ...] | None) -> None:
+        self.models, self.classes = models, classes
+        self.work = SharedWork(models.values())
+        self.parts: dict[Key, list[Tensor]] = {key: [] for key in models}
+        self.groups: dict[nn.Module, list[Key]] = {}  # by the network that they share
+        for key, model in models.items():
+            self.groups.setdefault(network_of(model), []).append(key)
+
+    def score(self, step: ShiftLevel, turns: RoundRobin) -> int:
+        """Score one level; return how many examples it has in all processes."""
+        examples = 0
+        for size, make in step.batches:
+            examples += size
+            if turns.is_mine(size):
+                self._score_batch(step, make)
+        return examples
+
+    def _score_batch(self, step: ShiftLevel, make: MakeBatch) -> None:
+        if step.needs_model:
+            for key, model in self.models.items():
+                self._predict([key], make(model))
+            return
+        batch = make(None)
+        for keys in self.groups.values():  # what a network gave out is dropped before the next
+            self._predict(keys, batch)
+
+    def _predict(self, keys: list[Key], batch: InputsAndLabels) -> None:
+        ((inputs, labels),) = checked_batches([batch])
+        check_inputs(inputs)
+        shared = self.work.batch()
+        for key in keys:
+            model = self.models[key]
+            forward = partial(shared.output, model)
+            predictions = predict_batch(model, forward, inputs, labels, self.classes)
+            self.parts[key].append(predictions.scores().rows())
+
+
+def _check_models(models: Mapping[Key, nn.Module]) -> None:
+    if not isinstance(models, Mapping) or not models:
+        raise UserError(f"expected models by name, at least one, got {described(models)}.")
+    for model in models.values():
+        check_module(model)
+
+
+def _table(rows: Tensor, steps: list[ShiftLevel], sizes: list[int]) -> polars.DataFrame:
+    """Return the scores of one model as a table: (N, fields) of all levels in turn."""
+    parts = zip(Scores.from_rows(rows).split(sizes), steps, strict=True)
+    return polars.concat([_frame(scores, step.name, step.level) for scores, step in parts])
 
 
 def scores_to_rows(scores: polars.DataFrame) -> polars.DataFrame:
@@ -190,132 +319,6 @@ ROW_SCHEMA = {
     "value": polars.Float64,
     "examples": polars.Int64,
 }
-
-
-InputsAndLabels = tuple[Tensor, Tensor]
-LazyBatch = tuple[
-    int, Callable[[], InputsAndLabels]
-]  # how many examples, and the batch once it is wanted
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What is scored, and how it is cut."""
-
-    model: nn.Module
-    data: Part
-    seed: int
-    size: int
-
-
-@dataclass(frozen=True, eq=False)
-class _ShiftLevel:
-    """One level of one shift, or a set of outliers."""
-
-    name: str
-    level: int
-    batches: Iterable[LazyBatch]
-
-
-class _Share:
-    """This process's share of batches, made one at a time."""
-
-    def __init__(
-        self, batches: Iterable[LazyBatch], turns: RoundRobin, classes: tuple[str, ...] | None
-    ) -> None:
-        self.batches, self.turns, self.classes = batches, turns, classes
-        self.examples = 0  # of all processes
-
-    def __iter__(self) -> Iterator[InputsAndLabels]:
-        for examples, make in self.batches:
-            self.examples += examples
-            if self.turns.is_mine(examples):
-                yield make()
-
-
-def _shift_levels(
-    task: _Task, shifts: Iterable[AnyShift], outliers: Iterable[Outliers]
-) -> Iterator[_ShiftLevel]:
-    families, sets = _checked(task.data, _listed(shifts), _listed(outliers))
-    yield _ShiftLevel(CLEAN, 0, _clean(task))
-    for family in families:
-        for level in family.levels[1:]:
-            yield _ShiftLevel(family.name, level, _level(task, family, level))
-    for one in sets:
-        yield _ShiftLevel(one.name, OUTLIER_LEVEL, _outside(task, one))
-
-
-def _listed(given: Iterable[Any]) -> list[Any]:
-    """Return shifts or outliers as a list; a single one becomes a list of one."""
-    if isinstance(given, AnyShift | Outliers | str):
-        return [given]
-    if isinstance(given, type) or not isinstance(given, Iterable):
-        raise UserError(f"expected a list of shifts, or of outliers, got {described(given)}.")
-    return list(given)
-
-
-def _checked(
-    data: Part, shifts: list[AnyShift], outliers: list[Outliers]
-) -> tuple[list[AnyShift], list[Outliers]]:
-    """Return what was given, checked."""
-    if not isinstance(data, Part):
-        raise UserError(
-            "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
-            f"{type(data).__name__}."
-        )
-    for kind, home, given in ((AnyShift, "SHIFTS", shifts), (Outliers, "OUTLIERS", outliers)):
-        for one in given:
-            if not isinstance(one, kind):
-                raise UserError(
-                    f"expected {home.lower()}, got {one!r}: take one from falconcal.{home}, or "
-                    "make one."
-                )
-    names = [CLEAN, *(one.name for one in (*shifts, *outliers))]
-    if len(set(names)) < len(names):
-        raise UserError(f"expected shifts of different names, got {', '.join(names)}.")
-    return shifts, outliers
-
-
-def _clean(task: _Task) -> Iterator[LazyBatch]:
-    for pair in task.data.batches(task.size):
-        yield len(pair[1]), partial(_as_it_is, pair)
-
-
-def _as_it_is(pair: InputsAndLabels) -> InputsAndLabels:
-    return pair
-
-
-def _level(task: _Task, family: AnyShift, level: int) -> Iterator[LazyBatch]:
-    if isinstance(family, StoredShift):  # opened when its turn comes: it may list many files
-        yield from _stored(task, family.level(level, task.data))
-    else:
-        yield from _shifted(task, family, level)
-
-
-def _shifted(task: _Task, shift: Shift, level: int) -> Iterator[LazyBatch]:
-    first = 0
-    for inputs, labels in task.data.batches(task.size):
-        yield len(labels), partial(_shift_batch, task, shift, level, inputs, labels, first)
-        first += len(labels)
-
-
-def _shift_batch(
-    task: _Task, shift: Shift, level: int, inputs: Tensor, labels: Tensor, first: int
-) -> InputsAndLabels:
-    context = shift_context(task.data, first, labels, task.model)
-    examples = torch.arange(first, first + len(labels))
-    return shift.at(inputs, level, seed=task.seed, examples=examples, **context), labels
-
-
-def _stored(task: _Task, level: StoredLevel) -> Iterator[LazyBatch]:
-    for start in range(0, len(level), task.size):
-        part = slice(start, start + task.size)
-        yield len(level.labels[part]), partial(level.batch, part)
-
-
-def _outside(task: _Task, outliers: Outliers) -> Iterator[LazyBatch]:
-    for pair in outliers.batches(task.data, task.size, task.seed):
-        yield len(pair[1]), partial(_as_it_is, pair)
 
 
 def _outlier_rows(name: str, clean: Scores, outside: Scores) -> list[dict[str, object]]:

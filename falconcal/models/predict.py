@@ -1,6 +1,6 @@
 """Run a model on data, batch by batch, and return its predictions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -75,15 +75,26 @@ def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predicti
     classes = getattr(batches, "classes", None)
     for inputs, labels in checked_batches(batches):
         check_inputs(inputs)
-        with (
-            inference_mode_of(model),
-            torch.no_grad(),
-            flush_denormals(),
-            explain_model_errors(inputs),
-        ):
-            logits = model(to_model_device(model, inputs))
-        check_logits(logits, len(inputs), len(classes) if classes else None)
-        yield Predictions.from_logits(logits.cpu(), labels.cpu())
+        yield predict_batch(model, model, inputs, labels, classes)
+
+
+def predict_batch(
+    model: nn.Module,
+    forward: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    classes: Sequence[str] | None,
+) -> Predictions:
+    """Return the predictions of one batch; ``forward`` is the model, or gives what it would."""
+    with (
+        inference_mode_of(model),
+        torch.no_grad(),
+        flush_denormals(),
+        explain_model_errors(inputs),
+    ):
+        logits = forward(to_model_device(model, inputs))
+    check_logits(logits, len(inputs), len(classes) if classes else None)
+    return Predictions.from_logits(logits.cpu(), labels.cpu())
 
 
 def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:

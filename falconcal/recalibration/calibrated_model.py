@@ -10,6 +10,7 @@ from falconcal.metrics.predictions import LOWEST_LOG, Data, Predictions, as_reco
 from falconcal.recalibration.buffers import size_buffers_as_stored
 from falconcal.recalibration.fit_record import FitRecord
 from falconcal.recalibration.neighbours import Neighbours
+from falconcal.recalibration.stages import Outputs, observe
 
 if TYPE_CHECKING:
     from falconcal.recalibration.calibrator import Calibrator
@@ -78,11 +79,31 @@ class CalibratedModel(nn.Module):
         self.model, self.calibration, self.observer = model, calibration, observer
         self.fit_record: FitRecord | None = None  # what the fit did, in words: print it
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of the network that the calibration looks at."""
+        return () if self.observer is None else self.observer.layout.stages
+
     def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
+        return self.from_pass(*observe(self.model, inputs, self.stages))
+
+    def from_pass(self, logits: Tensor, outputs: Outputs, features: Tensor | None = None) -> Tensor:
+        """Return log-probabilities of a pass of the network that has been made: (N, C) -> (N, C).
+
+        Args:
+            logits: The network's logits.
+            outputs: What its stages gave out by name, at least those of ``stages``.
+            features: The observer's features, not standardised, if they are known already.
+
+        Returns:
+            What the model gives for the inputs of the pass, to the bit.
+        """
         if self.observer is None:
-            log_probs: Tensor = self.calibration(self.model(inputs))
+            log_probs: Tensor = self.calibration(logits)
             return log_probs
-        calibrated: Tensor = self.calibration(*self.observer(self.model, inputs))
+        if features is None:
+            features = self.observer.features_of_pass(logits, outputs)
+        calibrated: Tensor = self.calibration(logits, self.observer.standardised(features))
         return calibrated
 
 

@@ -23,7 +23,7 @@ from falconcal.recalibration.fit_record import CopyRecord, FitRecord, LeftOutRec
 from falconcal.recalibration.held_examples import held_examples
 from falconcal.recalibration.ladder import Copy, input_form
 from falconcal.recalibration.neighbours import Neighbours, observed
-from falconcal.recalibration.stages import LOGITS, views
+from falconcal.recalibration.stages import LOGITS
 from falconcal.recalibration.unit_range import find_unit_range
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def gather(model: nn.Module, observer: Neighbours | None, copies: list[Copy]) ->
     if observer is None:
         return FitSample(log_probs, labels, weights, numbers, examples, None)
     observer.standardise(features[numbers == 0])
-    scaled = (features - observer.centre.to(features)) / observer.spread.to(features)
+    scaled = observer.standardised(features)
     return FitSample(log_probs, labels, weights, numbers, examples, scaled)
 
 
@@ -138,7 +138,7 @@ def _passes(
         logits, outputs = observed(model, inputs, stages)
         empty = logits.new_zeros(len(logits), 0).double()
         if observer is not None:
-            empty = observer.features(views(outputs, observer.layout.kind), logits)
+            empty = observer.features_of_pass(logits, outputs)
         yield logits, empty
 
 

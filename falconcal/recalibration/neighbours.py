@@ -22,7 +22,7 @@ from falconcal.core.module_state import flush_denormals, inference_mode_of, to_m
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
 from falconcal.recalibration.buffers import size_buffers_as_stored
-from falconcal.recalibration.stages import ViewKind, observe, views
+from falconcal.recalibration.stages import Outputs, ViewKind, observe, views
 
 # Rows worked on at a time, and what their number is filled up to a multiple of. A product of
 # matrices can round a row differently beside other numbers of rows, or where the row begins at
@@ -122,11 +122,24 @@ class Neighbours(nn.Module):
             features += logit_numbers(logits)
         return torch.stack(features, 1).double()
 
-    def forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the model's logits (N, C) and the standardised features (N, F)."""
-        logits, outputs = observe(model, inputs, self.layout.stages)
-        features = self.features(views(outputs, self.layout.kind), logits)
-        return logits, (features - self.centre) / self.spread
+    def features_of_pass(self, logits: Tensor, outputs: Outputs) -> Tensor:
+        """Return the features, not standardised, of a pass: logits (N, C), stages -> (N, F)."""
+        own = {stage: outputs[stage] for stage in self.layout.stages if stage in outputs}
+        return self.features(views(own, self.layout.kind), logits)
+
+    def standardised(self, features: Tensor) -> Tensor:
+        """Return features, (N, F), with the mean and deviation of clean data at zero and one."""
+        return (features - self.centre.to(features)) / self.spread.to(features)
+
+    def stores_the_same_as(self, other: "Neighbours") -> bool:
+        """Return whether another gives the same features before they are standardised."""
+        pairs = ((self.stored, other.stored), (self.labels, other.labels))
+        return self.layout == other.layout and all(
+            mine.dtype == theirs.dtype
+            and mine.device == theirs.device
+            and torch.equal(mine, theirs)
+            for mine, theirs in pairs
+        )
 
 
 def stored_neighbours(

@@ -1,14 +1,16 @@
 """Changes of a study before it is made: by keys as for ``--set``, or by tables of methods."""
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from falconcal.core.registry import name_and_settings
 from falconcal.core.settings import RENAMED
 from falconcal.errors import UsageError, did_you_mean
 from falconcal.io.parsing import parse_toml
+from falconcal.methods import METHODS
 
+EVERY = "*"  # in the place of a method: all methods that have the setting
 TUNING = ("search", "tuning")  # tables that only ``falconcal tune`` reads
 ENTRIES = ("dataset", "model")
 Values = dict[str, Any]  # a study as TOML gives it
@@ -25,11 +27,15 @@ def parse_override(change: str) -> tuple[str, Any]:
 def set_value(values: Values, key: str, value: Any, known: Collection[str], where: str) -> None:
     """Set one value; ``falcon.epochs`` is short for ``methods.falcon.epochs``.
 
-    ``dataset`` and ``model`` have settings too: ``model.hidden``. ``known`` are the settings of the
-    study itself; ``where`` names the source of the change in errors.
+    ``*.epochs`` sets it in all methods that have it, and in their bases. ``dataset`` and ``model``
+    have settings too: ``model.hidden``. ``known`` are the settings of the study itself; ``where``
+    names the source of the change in errors.
     """
     where = f"{where} {key}"
     method, dot, setting = key.strip().removeprefix("methods.").rpartition(".")
+    if method == EVERY:
+        _set_in_every_method(values, setting, value, where)
+        return
     if not dot:
         _check_key(RENAMED.get(setting, setting), known, where)
         table = values
@@ -38,6 +44,27 @@ def set_value(values: Values, key: str, value: Any, known: Collection[str], wher
     else:
         table = _table(values, method, where)
     _replace(table, setting, value)
+
+
+def _set_in_every_method(values: Values, setting: str, value: Any, where: str) -> None:
+    tables = list(tables_with_setting(values, setting))
+    if not tables:
+        raise UsageError(f"{where}: no method of the study has the setting {setting!r}.")
+    for table in tables:
+        _replace(table, setting, value)
+
+
+def tables_with_setting(values: Values, setting: str) -> Iterator[Values]:
+    """Yield the tables of all methods, and of their bases, that have or state a setting."""
+    methods = values.get("methods")
+    for name, table in methods.items() if isinstance(methods, dict) else ():
+        base = name
+        while isinstance(table, dict):  # anything that is not a method is refused later
+            kind = METHODS.get(str(table.get("method", base)))
+            known = getattr(kind, "__dataclass_fields__", ())
+            if setting in table or RENAMED.get(setting, setting) in known:
+                yield table
+            table, base = table.get("base"), ""
 
 
 def merge(table: Values, stated: Any, where: str) -> None:

@@ -31,7 +31,14 @@ from falconcal.shifts import (
     named_shifts,
 )
 from falconcal.shifts.affine import Centre
-from falconcal.studies.overrides import TUNING, merge, method_table, parse_override, set_value
+from falconcal.studies.overrides import (
+    TUNING,
+    merge,
+    method_table,
+    parse_override,
+    set_value,
+    tables_with_setting,
+)
 from falconcal.studies.variants import check_variant, expand_sweeps, without
 from falconcal.training.criterion import CRITERIA, FAMILIES
 
@@ -309,23 +316,12 @@ def _apply_settings(values: dict[str, Any], path: Path) -> None:
 def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> None:
     """Train every method for one epoch, and apply the study's table ``[smoke]``."""
     values["title"] = f"Smoke run, no result: {values.get('title', '')}"
-    methods = values.get("methods")
-    for name, table in methods.items() if isinstance(methods, dict) else ():
-        _one_epoch(table, name)
+    for table in tables_with_setting(values, "epochs"):
+        table["epochs"] = 1
     for key, value in {**SMOKE, **small}.items():
         set_value(values, key, value, KNOWN, f"{source}: [smoke]")
     if "variants" in values:
         values["variants"] = without(values["variants"], small)
-
-
-def _one_epoch(table: Any, name: Any) -> None:
-    """Give a method and its base one epoch; anything that is not a method is refused later."""
-    if not isinstance(table, dict):
-        return
-    kind = METHODS.get(str(table.get("method", name)))
-    if "epochs" in getattr(kind, "__dataclass_fields__", ()):
-        table["epochs"] = 1
-    _one_epoch(table.get("base"), None)
 
 
 def _check_seedless(values: dict[str, Any], where: str) -> None:

@@ -157,6 +157,8 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("tune digits --method falcon --trials 1 --set search.falcon.epoch=[1]", 2, "epoch"),
     ("tune digits --method falcon --trials 1 --set tuning.epoch=1", 2, "epochs"),
     ("tune mnist --method falcon --trials 1 --offline", 1, "switched off"),
+    ("run digits --set *.epoch=1", 2, "no method of the study has the setting 'epoch'"),
+    ("run digits --set *.epochs=none", 2, "epochs"),
     ("report", 2, "Missing argument"),
     ("report nowhere", 1, "nowhere"),
     ("report a_file", 1, "a_file"),
