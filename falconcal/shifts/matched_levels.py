@@ -32,7 +32,7 @@ def matched_strengths(
         >>> from falconcal import Shift
         >>> from falconcal.shifts import matched_strengths
         >>> darker = Shift("darker", (0.0, 1.0, 2.0), lambda inputs, strength, noise: inputs)
-        >>> matched_strengths(darker, (0.9, 0.5, 0.1), targets=(0.75, 0.25), chance=0.1)
+        >>> matched_strengths(darker, (1.0, 0.5, 0.0), targets=(0.75, 0.25), chance=0.0)
         (0.5, 1.5)
     """
     wanted = [chance + (accuracies[0] - chance) * target for target in targets]

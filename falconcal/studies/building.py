@@ -50,7 +50,7 @@ def study_validation(
     ``examples`` overrules how many of them judge; a study that does not say so either judges an
     epoch at about a tenth of what training it costs.
     """
-    criterion = CRITERIA[study.criterion]
+    criterion = CRITERIA[study.criterion_name]
     shifts = study.criterion_shifts(dataset.modality)
     examples = examples or study.selection_examples
     if examples is None and criterion.matched:

@@ -84,9 +84,10 @@ class Study:
     """Centre of the affine shifts."""
     shifts: Annotated[StrTuple, Field(min_length=1)]
     """Shifts that the models are tested under."""
-    criterion: CriterionName = "matched_levels"
-    """By which number of validation data settings and epochs are chosen: ``matched_levels``, or
-    ``fixed_levels``, with which the results of before it were made."""
+    criterion: CriterionName | None = None
+    """By which number of validation data settings and epochs are chosen: ``matched_levels`` or
+    ``fixed_levels``. None takes fixed levels where ``selection_shifts`` are named, so that studies
+    and folders of before there was a choice stay what they were, and matched ones elsewhere."""
     selection_shifts: StrTuple = ()
     """Shifts of the validation data that choose settings and epochs, reported apart; none takes
     crafted ones for the kind of data, with matched levels."""
@@ -156,10 +157,15 @@ class Study:
         """Return computed shifts by name, with the centre and the levels of the study."""
         return [self._cut(find_computed_shift(name, self.centre, self.trust)) for name in names]
 
+    @property
+    def criterion_name(self) -> CriterionName:
+        """The criterion that is named, or the one for the shifts that are named."""
+        return self.criterion or ("fixed_levels" if self.selection_shifts else "matched_levels")
+
     def criterion_shifts(self, modality: str) -> list[Shift]:
         """Return the families that choose settings and epochs, none of them tested."""
         names: Iterable[str] = self.selection_shifts
-        if not names and CRITERIA[self.criterion].matched:
+        if not names and CRITERIA[self.criterion_name].matched:
             tested = named_shifts(self.shifts)
             names = [name for name in FAMILIES.get(modality, ()) if name not in tested]
         return [find_computed_shift(name, self.centre, self.trust) for name in names]
@@ -177,7 +183,9 @@ class Study:
         """Return the study as plain data, each method with all its settings, defaults too."""
         values = {
             name: value
-            for name, value in as_dict(replace(self, trust=NOBODY)).items()
+            for name, value in as_dict(
+                replace(self, trust=NOBODY, criterion=self.criterion_name)
+            ).items()
             if name not in (*TUNING, "trust")
             and (value or name not in OMITTED_WHEN_EMPTY)
             and (name, value) != ("criterion", "fixed_levels")  # that of folders of before it
