@@ -34,6 +34,12 @@ SHIFTS: dict[str, Shift] = {
 }
 """The shifts that are computed, by name."""
 
+SHIFT_GROUPS: dict[str, tuple[str, ...]] = {
+    "affine": tuple(affine_shifts()),
+    "corruptions": tuple(corruption_shifts()),
+}
+"""Names for several shifts at once."""
+
 AnyShift = Shift | StoredShift
 """A shift that is computed, or one that is read from files."""
 
@@ -42,6 +48,7 @@ SHIFT_CODE = CodeKind("shift", "a falconcal.Shift", lambda thing: isinstance(thi
 __all__ = [
     "OUTLIERS",
     "SHIFTS",
+    "SHIFT_GROUPS",
     "STORED",
     "AnyShift",
     "Outliers",
@@ -51,6 +58,7 @@ __all__ = [
     "affine_shifts",
     "corruption_shifts",
     "crafted_shifts",
+    "expand_groups",
     "find_outliers",
     "find_shift",
     "find_stored",
@@ -90,6 +98,23 @@ def named_shifts(names: Iterable[str]) -> set[str]:
         ['contrast', 'shear', 'wave']
     """
     return {part.strip() for name in names for part in name.split("|")}
+
+
+def expand_groups(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of shifts with every group replaced by its shifts, each name once.
+
+    Args:
+        names: Names of shifts, and of ``SHIFT_GROUPS``.
+
+    Returns:
+        The names of the shifts, in order.
+
+    Example:
+        >>> from falconcal.shifts import expand_groups
+        >>> len(expand_groups(["affine", "shear", "fgsm"]))
+        10
+    """
+    return tuple(dict.fromkeys(one for name in names for one in SHIFT_GROUPS.get(name, (name,))))
 
 
 def find_shift(
