@@ -13,7 +13,7 @@ from falconcal.data import DATASETS
 from falconcal.methods import METHODS, method_name
 from falconcal.metrics import METRICS, POOLED
 from falconcal.models import MODELS
-from falconcal.shifts import OUTLIERS, SHIFTS, STORED
+from falconcal.shifts import OUTLIERS, SHIFT_GROUPS, SHIFTS, STORED
 from falconcal.studies import STUDIES
 
 
@@ -32,6 +32,10 @@ CATALOGUE: dict[str, Callable[[], Mapping[str, str]]] = {
     "shifts": lambda: {
         **{name: shift.summary for name, shift in SHIFTS.items()},
         **{name: summary for name, (_, summary) in STORED.items()},
+        **{
+            name: f"for falconcal measure: all of {', '.join(names)}"
+            for name, names in SHIFT_GROUPS.items()
+        },
     },
     "outliers": lambda: {
         **{name: outliers.summary for name, outliers in OUTLIERS.items()},

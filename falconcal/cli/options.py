@@ -1,7 +1,7 @@
 """The arguments and options of all commands, each with its help text, named by what they hold."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -80,11 +80,41 @@ SmokeOption = Annotated[
         "output folder is then runs/smoke/STUDY by default.",
     ),
 ]
+MeasureWhenOption = Annotated[
+    Literal["now", "later"],
+    typer.Option(
+        help="When the runs are measured under shift: now, or later by falconcal measure, all in "
+        "one pass."
+    ),
+]
 TensorboardOption = Annotated[
     bool,
     typer.Option(
         "--tensorboard", help="Also write event files for TensorBoard to OUT/tensorboard."
     ),
+]
+
+# falconcal measure
+
+FinishedFolderArgument = Annotated[Path, typer.Argument(help="Output folder of falconcal run.")]
+FurtherShiftsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Shifts, or groups of them such as corruptions, separated by commas (default: what "
+        "the study tests and runs lack)."
+    ),
+]
+FurtherOutliersOption = Annotated[
+    str | None, typer.Option(help="Sets of outliers, separated by commas.")
+]
+MeasuredMethodsOption = Annotated[
+    str | None, typer.Option(help="Methods, separated by commas (default: all).")
+]
+MeasuredVariantsOption = Annotated[
+    str | None, typer.Option(help="Variants, separated by commas (default: all).")
+]
+MeasuredSeedsOption = Annotated[
+    int | None, typer.Option(min=1, help="Number of seeds: 0, 1, ... (default: all).")
 ]
 
 # falconcal tune

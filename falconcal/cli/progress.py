@@ -4,6 +4,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -22,6 +23,9 @@ from falconcal.cli.terminal import print_text
 from falconcal.io.output_folder import RunKey
 from falconcal.studies.events import Event, EventHandler
 from falconcal.training import EpochRecord
+
+if TYPE_CHECKING:
+    from falconcal.studies.finished_runs import MeasurementProgress
 
 
 @contextmanager
@@ -105,6 +109,7 @@ RUN_STATES = {
     "lost": "waiting",
 }  # other kinds of events are states too
 ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # by importance
+SECONDS_BETWEEN_LINES = 30  # while runs are measured
 INTERVALS = 8  # epochs whose mean time predicts the time that is left
 
 
@@ -180,6 +185,25 @@ class LiveTable:
     def _counts(self) -> str:
         counts = Counter(line.state for line in self.lines.values())
         return ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+
+
+class MeasuringLines:
+    """One line when a shift begins, and one at least twice a minute: what is done, time left."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock = console, clock
+        self.began = self.printed = clock()
+        self.name = ""
+
+    def __call__(self, progress: "MeasurementProgress") -> None:
+        now = self.clock()
+        if progress.name == self.name and now - self.printed < SECONDS_BETWEEN_LINES:
+            return
+        self.name, self.printed = progress.name, now
+        left = (now - self.began) * (progress.levels / progress.done - 1)
+        runs = f"{progress.runs} run{'s' * (progress.runs != 1)}"
+        done = f"{progress.done / progress.levels:.0%} done, {duration(left)} left"
+        print_text(f"{progress.name}, level {progress.level}, {runs}: {done}", self.console)
 
 
 def loss_of(record: EpochRecord) -> float:

@@ -18,6 +18,7 @@ from falconcal.cli.options import (
     DevicesOption,
     EarlierSettingsOption,
     MachinesOption,
+    MeasureWhenOption,
     MethodsOption,
     OfflineOption,
     PrecisionOption,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     "falconcal run digits --set '*.epochs=5' --out runs/shorter\n\n"
     "falconcal run digits --settings runs/tune/digits/best.toml --out runs/tuned\n\n"
     "falconcal run digits --seeds 3 --workers 4\n\n"
+    "falconcal run digits --seeds 3 --measure later\n\n"
     "falconcal run digits --seeds 3 --ray auto\n\n"
     "falconcal run digits --devices 2\n\n"
     "torchrun --nproc-per-node 2 -m falconcal run digits\n\n"
@@ -93,6 +95,7 @@ def run(
     strategy: StrategyOption = None,
     precision: PrecisionOption = None,
     smoke: SmokeOption = False,
+    measure: MeasureWhenOption = "now",
     tensorboard: TensorboardOption = False,
 ) -> None:
     """Train the methods of a study, measure them under shift, and write a report.
@@ -115,9 +118,10 @@ def run(
         directory = out if out is not None else home / found.name
         executor = _make_executor(workers, ray, threads)
         names = split_names(methods), split_names(variants)
-        failed = _run(found, directory, *names, executor, tensorboard)
+        later = measure == "later"
+        failed = _run(found, directory, *names, executor, tensorboard, later)
         if is_first_process():
-            _conclude(directory, failed)
+            _conclude(directory, failed, later)
 
 
 def _make_executor(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
@@ -138,6 +142,7 @@ def _run(
     variants: list[str] | None,
     executor: "ExecutorFactory",
     tensorboard: bool,
+    measure_later: bool,
 ) -> dict["RunKey", str]:
     from falconcal.cli.progress import make_progress
     from falconcal.integrations.tensorboard import with_tensorboard
@@ -148,19 +153,21 @@ def _run(
             make_progress(output) as progress,
             with_tensorboard(progress, directory, tensorboard) as on_event,
         ):
-            return run_study(study, directory, on_event, methods, variants, executor)
+            return run_study(study, directory, on_event, methods, variants, executor, measure_later)
     except KeyboardInterrupt:
         if should_print_error():
             _print_how_to_resume(directory)
         raise typer.Exit(FAILED) from None
 
 
-def _conclude(directory: Path, failed: dict["RunKey", str]) -> None:
+def _conclude(directory: Path, failed: dict["RunKey", str], measure_later: bool) -> None:
     """Write the report of the complete runs, and print which failed and how to try again."""
     from falconcal.cli.reports import report  # not above, so that the help lists run first
 
     try:
-        if (directory / "rows.parquet").exists():
+        if measure_later:
+            print_text(f"Not measured under shift yet. To measure: falconcal measure {directory}")
+        elif (directory / "rows.parquet").exists():
             report(directory)
     finally:  # also if the figures cannot be drawn
         if failed:

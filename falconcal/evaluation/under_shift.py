@@ -47,6 +47,7 @@ __all__ = [
 
 SCORE_FIELDS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
+OnBatch = Callable[[str, int, int], None]
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -154,6 +155,7 @@ def score_together(
     progress: Progress | None = None,
     single_process: bool = False,
     clean: bool = True,
+    on_batch: OnBatch | None = None,
 ) -> dict[Key, polars.DataFrame]:
     """Score several models on the same examples, each to the bit as by itself.
 
@@ -172,6 +174,8 @@ def score_together(
         progress: Called with the name and the level of each shift before it is scored.
         single_process: For a process that calls it by itself while others work together.
         clean: Whether the clean data is scored too.
+        on_batch: Called after each batch with the name and the level of the shift, and how many
+            examples of the level are done.
 
     Returns:
         For each key the table that ``score_under_shift`` returns.
@@ -197,7 +201,7 @@ def score_together(
     steps = list(shift_levels(EvaluationData(data, seed, batch_size), shifts, outliers, clean))
     turns = RoundRobin(single_process)
     turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may be on a disk
-    scorer = _Scorer(models, data.classes)
+    scorer = _Scorer(models, data.classes, on_batch)
     sizes = []
     for step in steps:
         if progress is not None:
@@ -212,8 +216,13 @@ def score_together(
 class _Scorer(Generic[Key]):
     """Gives each batch to all models, and keeps the scores of this process's examples."""
 
-    def __init__(self, models: Mapping[Key, nn.Module], classes: tuple[str, ...] | None) -> None:
-        self.models, self.classes = models, classes
+    def __init__(
+        self,
+        models: Mapping[Key, nn.Module],
+        classes: tuple[str, ...] | None,
+        on_batch: OnBatch | None,
+    ) -> None:
+        self.models, self.classes, self.on_batch = models, classes, on_batch
         self.work = SharedWork(models.values())
         self.parts: dict[Key, list[Tensor]] = {key: [] for key in models}
         self.groups: dict[nn.Module, list[Key]] = {}  # by the network that they share
@@ -227,6 +236,8 @@ class _Scorer(Generic[Key]):
             examples += size
             if turns.is_mine(size):
                 self._score_batch(step, make)
+            if self.on_batch is not None:
+                self.on_batch(step.name, step.level, examples)
         return examples
 
     def _score_batch(self, step: ShiftLevel, make: MakeBatch) -> None:

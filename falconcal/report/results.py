@@ -308,5 +308,6 @@ def _check_shifts(results: Results) -> None:
         if missing:
             raise UserError(
                 f"expected rows of {', '.join(sorted(missing))} for {run.key}, "
-                f"in {results.directory / 'rows.parquet'}, found none: run the study again."
+                f"in {results.directory / 'rows.parquet'}, found none: run the study again, or "
+                f"measure what is missing with falconcal measure {results.directory}."
             )

@@ -35,6 +35,12 @@ SHIFTS: dict[str, Shift] = {
 }
 """The shifts that are computed, by name."""
 
+SHIFT_GROUPS: dict[str, tuple[str, ...]] = {
+    "affine": tuple(affine_shifts()),
+    "corruptions": tuple(corruption_shifts()),
+}
+"""Names for several shifts at once."""
+
 AnyShift = Shift | StoredShift
 """A shift that is computed, or one that is read from files."""
 
@@ -43,6 +49,7 @@ SHIFT_CODE = CodeKind("shift", "a falconcal.Shift", lambda thing: isinstance(thi
 __all__ = [
     "OUTLIERS",
     "SHIFTS",
+    "SHIFT_GROUPS",
     "STORED",
     "AnyShift",
     "Outliers",
@@ -52,6 +59,7 @@ __all__ = [
     "affine_shifts",
     "corruption_shifts",
     "crafted_shifts",
+    "expand_groups",
     "find_outliers",
     "find_shift",
     "find_stored",
@@ -117,6 +125,23 @@ def kin_among(shifts: Iterable[AnyShift], families: Iterable[str]) -> list[str]:
     parts = named_shifts(families)
     fitted = parts.union(*(SHIFTS[name].kin for name in parts & set(SHIFTS)))
     return [shift.name for shift in shifts if not fitted.isdisjoint({shift.name, *shift.kin})]
+
+
+def expand_groups(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of shifts with every group replaced by its shifts, each name once.
+
+    Args:
+        names: Names of shifts, and of ``SHIFT_GROUPS``.
+
+    Returns:
+        The names of the shifts, in order.
+
+    Example:
+        >>> from falconcal.shifts import expand_groups
+        >>> len(expand_groups(["affine", "shear", "fgsm"]))
+        10
+    """
+    return tuple(dict.fromkeys(one for name in names for one in SHIFT_GROUPS.get(name, (name,))))
 
 
 def find_shift(

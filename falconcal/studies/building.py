@@ -1,5 +1,7 @@
 """Build what a study names: its dataset, its network, and a network trained on the data."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -8,7 +10,7 @@ from falconcal.core.registry import name_and_settings
 from falconcal.data import Batches, Dataset, load_named, subset_all_parts, subset_test
 from falconcal.errors import UserError
 from falconcal.models import make_named
-from falconcal.shifts import Shift, StoredShift, shift_context
+from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context
 from falconcal.studies.study import Study
 from falconcal.training.criterion import (
     CRITERIA,
@@ -60,7 +62,14 @@ def study_validation(
 
 def check_shifts(study: Study, dataset: Dataset) -> None:
     """Apply each shift to one example, so that one that does not fit fails before training."""
-    one, shifts = dataset.test.first(1), study.all_shifts()
+    check_tests(study, dataset, study.all_shifts(), study.all_outliers())
+
+
+def check_tests(
+    study: Study, dataset: Dataset, shifts: Iterable[AnyShift], outliers: Iterable[Outliers]
+) -> None:
+    """Apply these shifts to one example each, and make one outlier of each set."""
+    one, shifts = dataset.test.first(1), list(shifts)
     needed = any(isinstance(shift, Shift) and "model" in shift.needs for shift in shifts)
     model = make_study_model(study, dataset) if needed else None
     for shift in shifts:
@@ -68,8 +77,8 @@ def check_shifts(study: Study, dataset: Dataset) -> None:
             _check_stored(shift, dataset)
         else:
             shift.at(one.inputs, shift.levels[-1], **shift_context(one, 0, one.labels, model))
-    for outliers in study.all_outliers():
-        next(outliers.batches(dataset.test, 1))
+    for outside in outliers:
+        next(outside.batches(dataset.test, 1))
 
 
 def _check_stored(shift: StoredShift, dataset: Dataset) -> None:

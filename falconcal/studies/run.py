@@ -63,6 +63,7 @@ class StudyContext:
 
     study: Study
     store: Store
+    measure_later: bool = False  # whether runs are scored on clean test data alone
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -140,6 +141,8 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
 
 def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> polars.DataFrame:
     shifts, outliers = context.study.all_shifts(), context.study.all_outliers()
+    if context.measure_later:
+        shifts, outliers = [], []
     return score_under_shift(
         model, context.dataset.test, shifts, outliers, progress=reporter.measuring
     )
@@ -233,9 +236,7 @@ def _calibrate(
 ) -> FittedRun:
     """Calibrate the model of another run; the time of its training is counted here too."""
     watch, folder = Stopwatch(), base.folder(store.directory)
-    structure = build_untrained(method.base, make_study_model(study, dataset, base.seed))
-    model = load_weights(folder / WEIGHTS_FILE, structure)
-    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
+    model = load_run_model(study, store, dataset, base, method.base)
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
     fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
     origin = read_json(folder / "run.json")
@@ -245,6 +246,16 @@ def _calibrate(
     families = [*origin.get("fitted_on", ()), *fitted_families(method, fitted)]
     families = list(dict.fromkeys(families))
     return FittedRun(fitted, read_table(folder / "history.parquet"), record, families)
+
+
+def load_run_model(
+    study: Study, store: Store, dataset: Dataset, run: RunKey, method: Method | None
+) -> nn.Module:
+    """Return the model of a finished run, which the method fitted."""
+    structure = build_untrained(method, make_study_model(study, dataset, run.seed))
+    model = load_weights(run.folder(store.directory) / WEIGHTS_FILE, structure)
+    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
+    return model
 
 
 def _save(

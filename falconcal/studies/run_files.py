@@ -45,10 +45,10 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
-def read_table(path: Path) -> polars.DataFrame:
-    """Read a table from a Parquet file."""
+def read_table(path: Path, columns: list[str] | None = None) -> polars.DataFrame:
+    """Read a table, or some of its columns, from a Parquet file."""
     try:
-        return polars.read_parquet(path, glob=False)
+        return polars.read_parquet(path, glob=False, columns=columns)
     except (OSError, polars.exceptions.PolarsError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(

@@ -12,7 +12,7 @@ import polars
 from falconcal.core import distributed
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import scores_to_rows
+from falconcal.evaluation.under_shift import CLEAN, scores_to_rows
 from falconcal.io.output_folder import DEFAULT_VARIANT, RUN_FILES, RunKey, advice
 from falconcal.studies.building import check_shifts, make_study_model
 from falconcal.studies.events import Event, EventHandler
@@ -22,7 +22,7 @@ from falconcal.studies.run_files import is_whole, read_table, write_table
 from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
 from falconcal.studies.shift_images import write_pictures
 from falconcal.studies.store import Store
-from falconcal.studies.study import Study
+from falconcal.studies.study import Study, with_tests
 
 
 def run_study(
@@ -32,11 +32,18 @@ def run_study(
     methods: Iterable[str] | None = None,
     variants: Iterable[str] | None = None,
     make_executor: ExecutorFactory | None = None,
+    measure_later: bool = False,
 ) -> dict[RunKey, str]:
-    """Do the runs that are not complete, write the rows of all that are, return why runs failed."""
+    """Do the runs that are not complete, write the rows of all that are, return why runs failed.
+
+    Where ``falconcal measure`` has added shifts to the folder, new runs are measured under them
+    too. With ``measure_later`` new runs are scored on clean test data alone.
+    """
+    store = Store(directory)
+    study = with_tests(study, *store.measured_later())
     runs = runs_of(study, methods, variants)
-    context = StudyContext(study, Store(directory))
-    store, settings_of = context.store, partial(_settings_of, study)
+    context = StudyContext(study, store, measure_later)
+    settings_of = partial(_settings_of, study)
     store.check(study.resolved(), settings_of)  # before anything is written; again under the lock
     _check_other_runs(store, runs)
     check_runs(context, {run.variant for run in runs})
@@ -45,7 +52,7 @@ def run_study(
         if distributed.is_first_process():
             store.tidy()
             collect_rows(study, store)
-            _write_pictures(study, directory, context.dataset)
+            write_study_pictures(study, directory, context.dataset)
     return failed
 
 
@@ -123,16 +130,19 @@ class RunTracker:
             self.on_event(replace(event, run=run, text=reason))
 
 
-def _write_pictures(study: Study, directory: Path, dataset: Dataset) -> None:
+def write_study_pictures(study: Study, directory: Path, dataset: Dataset) -> None:
+    """Write what the shifts look like, where the data are images."""
     if len(dataset.test.shape) == 3:  # sequences of pixels are images too
         write_pictures(directory, dataset.test, study.all_shifts(), study.all_outliers())
 
 
 def collect_rows(study: Study, store: Store) -> None:
-    """Write rows.parquet from the scores of all complete runs."""
+    """Write rows.parquet from the scores of all complete runs, under what the study tests."""
+    tested = polars.col("shift").cast(polars.String).is_in([CLEAN, *study.tested])
     tables = []
     for run in store.runs():
-        rows = scores_to_rows(read_table(run.folder(store.directory) / "scores.parquet"))
+        scores = read_table(run.folder(store.directory) / "scores.parquet")
+        rows = scores_to_rows(scores.filter(tested))
         key = {"study": study.name, **dataclasses.asdict(run)}
         tables.append(
             rows.select(

@@ -5,7 +5,7 @@ A run is written to a hidden folder that is renamed when it is complete, so no r
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,8 @@ from falconcal.errors import UserError
 from falconcal.io.atomic import obstacle, write_text
 from falconcal.io.output_folder import (
     FAILURES_FOLDER,
+    MEASURED_FOLDER,
+    MEASURED_LATER,
     RUN_FILES,
     RunKey,
     advice,
@@ -31,7 +33,8 @@ from falconcal.studies.study import REFERENCE_METHOD
 from falconcal.training import checkpointing
 
 CHECKPOINT_MINUTES, NEVER = 1.0, 10**9  # the end of a training always has a checkpoint
-MAY_DIFFER = {"seeds", "title", "note", "stored", "report"}  # between runs that share a folder
+# between runs that share a folder
+MAY_DIFFER = {"seeds", "title", "note", "stored", "report", MEASURED_LATER}
 # an entry more or less does not change the runs, or the trials, of the others
 MAY_GROW = ("methods", "variants", "search")
 DEVICE_SETTINGS = {"accelerator", "devices", "num_nodes", "strategy"}  # do not change results
@@ -113,6 +116,7 @@ class Store:
         try:
             yield partial
             shutil.rmtree(final, ignore_errors=True)  # an incomplete or damaged one
+            shutil.rmtree(self._measured(run), ignore_errors=True)  # of the model before
             partial.rename(final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -143,7 +147,8 @@ class Store:
     def tidy(self) -> None:
         """Remove held epochs and empty folders; call it when no run is going on."""
         shutil.rmtree(self.held_folder, ignore_errors=True)
-        for folder in (self._checkpoints, self.directory / FAILURES_FOLDER):
+        names = (FAILURES_FOLDER, MEASURED_FOLDER)
+        for folder in (self._checkpoints, *(self.directory / name for name in names)):
             if not any(path.is_file() for path in folder.rglob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -178,8 +183,42 @@ class Store:
                 + "\nNothing was changed. Choose another folder with --out, or the old settings."
             )
         grown = {name: {**stored.get(name, {}), **study.get(name, {})} for name in MAY_GROW}
+        grown[MEASURED_LATER] = stored.get(MEASURED_LATER, {})
         check_names("method", grown["methods"])
         return {**study, **{name: all_ for name, all_ in grown.items() if all_}}
+
+    def settings(self) -> dict[str, Any]:
+        """Return what study.json holds."""
+        stored = _read_study_settings(self._study)
+        if stored is None:
+            raise UserError(f"{self._study} is missing or damaged: {advice(self._study)}.")
+        return stored
+
+    def measured_later(self) -> tuple[list[str], list[str]]:
+        """Return the shifts and the outliers that were added when the runs were finished."""
+        stored = (_read_study_settings(self._study) or {}) if self.runs() else {}
+        later = stored.get(MEASURED_LATER) or {}
+        return list(later.get("shifts", ())), list(later.get("outliers", ()))
+
+    def add_measured(self, shifts: Iterable[str], outliers: Iterable[str]) -> None:
+        """Write to study.json that all runs were measured under further shifts and outliers."""
+        stored = self.settings()
+        later = dict(zip(("shifts", "outliers"), self.measured_later(), strict=True))
+        for kind, names in (("shifts", shifts), ("outliers", outliers)):
+            new = [name for name in names if name not in stored.get(kind, ())]
+            if new:
+                stored[kind] = [*stored.get(kind, ()), *new]
+                later[kind] += new
+        if any(later.values()):
+            stored[MEASURED_LATER] = later
+        write_text(self._study, to_json(stored))
+
+    def measured_file(self, run: RunKey, name: str) -> Path:
+        """Return the file of scores that wait to be added to those of a run."""
+        return self._measured(run) / f"{file_name(name)}.parquet"
+
+    def _measured(self, run: RunKey) -> Path:
+        return run.folder(self.directory / MEASURED_FOLDER)
 
     def _unwritable(self, reason: str) -> UserError:
         return UserError(

@@ -147,6 +147,11 @@ class Study:
     def all_shifts(self) -> list[AnyShift]:
         return self.find_shifts((*self.shifts, *self.selection_shifts))
 
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """All that models are measured under, by name: shifts, those of selection, outliers."""
+        return (*self.shifts, *self.selection_shifts, *self.outliers)
+
     def find_shifts(self, names: Iterable[str]) -> list[AnyShift]:
         """Return shifts by name, computed or stored."""
         found = (find_shift(name, self.centre, self.stored, self.trust) for name in names)
@@ -176,7 +181,11 @@ class Study:
         return replace(shift, strengths=shift.strengths[: self.levels + 1])  # level 0 is clean
 
     def all_outliers(self) -> list[Outliers]:
-        found = [find_outliers(name, self.trust) for name in self.outliers]
+        return self.find_outlier_sets(self.outliers)
+
+    def find_outlier_sets(self, names: Iterable[str]) -> list[Outliers]:
+        """Return sets of outliers by name, with as many examples as the study says."""
+        found = [find_outliers(name, self.trust) for name in names]
         return found if self.examples is None else [one.first(self.examples) for one in found]
 
     def resolved(self) -> dict[str, Any]:
@@ -237,6 +246,25 @@ def with_devices(study: Study, where: Mapping[str, Any]) -> Study:
     _check_methods(changed)
     _check_variants(changed)
     return changed
+
+
+def with_tests(study: Study, shifts: Iterable[str], outliers: Iterable[str]) -> Study:
+    """Return the study with further shifts and outliers to test, checked like one from a file."""
+    further = [name for name in shifts if name not in study.tested]
+    sets = [name for name in outliers if name not in study.tested]
+    if not further and not sets:
+        return study
+    grown = replace(study, shifts=(*study.shifts, *further), outliers=(*study.outliers, *sets))
+    _check_shifts(grown)
+    _check_methods(grown)
+    _check_variants(grown)
+    return grown
+
+
+def stored_study(values: Mapping[str, Any], source: str, trust_code: Iterable[str] = ()) -> Study:
+    """Return the study that an output folder's study.json holds."""
+    known = {name: value for name, value in values.items() if name in Study.__dataclass_fields__}
+    return _make_study({"criterion": "fixed_levels", **known}, source).trusting(trust_code)
 
 
 def read_study(
@@ -368,7 +396,7 @@ def _check_variants(study: Study) -> None:
 
 
 def _check_shifts(study: Study) -> None:
-    names = (*study.shifts, *study.selection_shifts, *study.outliers)
+    names = study.tested
     check_names("shift", names)
     study.all_outliers()  # finds each of them
     for shift in study.all_shifts():

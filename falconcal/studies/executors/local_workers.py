@@ -99,6 +99,7 @@ class Workers:
         self, context: StudyContext, on_event: EventHandler, number: int, threads: int
     ) -> None:
         self.study, self.directory = context.study, context.store.directory
+        self.measure_later = context.measure_later
         self.on_event, self.threads = on_event, threads
         self.slots = [WorkerSlot(device) for device in _devices(context.study, number)]
         self.processes: list[BaseProcess] = []
@@ -132,7 +133,7 @@ class Workers:
 
     def _start_worker(self, slot: "WorkerSlot") -> None:
         slot.pipe, there = Pipe()
-        arguments = (there, self.study, self.directory, slot.device)
+        arguments = (there, self.study, self.directory, self.measure_later, slot.device)
         slot.worker = child_processes.start_process(_serve, *arguments, threads=self.threads)
         self.processes.append(slot.worker)
         there.close()  # so that the end of the worker closes the pipe
@@ -178,11 +179,13 @@ def devices_of(study: Study) -> int:
     return max(int(getattr(method, "devices", 1)) for method in methods)
 
 
-def _serve(pipe: Connection, study: Study, directory: Path, device: str | None) -> None:
+def _serve(
+    pipe: Connection, study: Study, directory: Path, measure_later: bool, device: str | None
+) -> None:
     """Do the runs that come through the pipe and send their events, until it is closed."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    context = StudyContext(study, Store(directory))
+    context = StudyContext(study, Store(directory), measure_later)
     while True:
         try:
             run = RunKey(**json.loads(pipe.recv_bytes()))

@@ -104,6 +104,7 @@ class RunRequest:
     threads: int
     path: list[str]  # where to import package.module:Name from
     files: Files = field(default_factory=dict)
+    measure_later: bool = False
 
 
 class Cluster:
@@ -129,7 +130,10 @@ class Cluster:
 
     def start(self, run: RunKey) -> None:
         files = files_for(self.context, run)
-        request = RunRequest(self.context.study, run, self.mark, self.threads, sys.path, files)
+        request = RunRequest(
+            self.context.study, run, self.mark, self.threads, sys.path, files,
+            self.context.measure_later,
+        )  # fmt: skip
         self.tasks[self.task.remote(request, self.queue)] = run
 
     def wait(self) -> None:
@@ -198,7 +202,7 @@ def run_on_cluster(request: RunRequest, queue: Any) -> tuple[bytes, Files]:
     seen, on_event = request.mark.exists(), EventSender(queue)
     shared = nullcontext(request.mark.parent) if seen else TemporaryDirectory()
     with shared as folder, child_processes.limited_threads(request.threads):
-        context = StudyContext(request.study, Store(Path(folder)))
+        context = StudyContext(request.study, Store(Path(folder)), request.measure_later)
         for name, content in request.files.items() if not seen else ():
             write_bytes(context.store.directory / name, content)
         with warnings_as_notes(request.run, on_event):

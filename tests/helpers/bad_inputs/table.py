@@ -159,6 +159,13 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("tune mnist --method falcon --trials 1 --offline", 1, "switched off"),
     ("run digits --set *.epoch=1", 2, "no method of the study has the setting 'epoch'"),
     ("run digits --set *.epochs=none", 2, "epochs"),
+    ("run digits --measure never", 2, "--measure"),
+    ("measure", 2, "Missing argument"),
+    ("measure nowhere --shifts shear", 2, "finished runs, got nowhere"),
+    ("measure a_file --shifts shear", 2, "finished runs, got a_file"),
+    ("measure good --shifts shear", 2, "finished runs, got good"),
+    ("measure good/out --shifts shear", 1, "does not say which run it is"),
+    ("measure good/out --shifts shear --seeds 0", 2, "--seeds"),
     ("report", 2, "Missing argument"),
     ("report nowhere", 1, "nowhere"),
     ("report a_file", 1, "a_file"),
@@ -228,8 +235,8 @@ COMMANDS: list[tuple[str, int, str]] = [
 def commands() -> Iterator[Case]:
     for line, code, words in COMMANDS:
         arguments = tuple(line.split())
-        known = arguments[0] in ("run", "tune", "report", "compare", "score", "predict", "shift",
-                                 "list", "data")  # fmt: skip
+        known = arguments[0] in ("run", "tune", "measure", "report", "compare", "score", "predict",
+                                 "shift", "list", "data")  # fmt: skip
         surface = f"Command lines: {arguments[0] if known else 'no command'}"
         yield Case(surface, line, code, words, arguments)
 
