@@ -2,6 +2,7 @@
 
     python -m benchmarks.criterion_pool digits runs/pool/digits
     python -m benchmarks.criterion_pool fashion_mnist runs/pool/fashion_mnist
+    python -m benchmarks.criterion_pool fashion_mnist_longer runs/pool/fashion_mnist_longer
     python -m benchmarks.criterion
 
 Reads the rows that the pools kept in ``results/criterion`` and writes
@@ -19,7 +20,7 @@ from benchmarks.pages import PAGES, render, table
 from falconcal.training.criterion import FAMILIES
 
 Row = dict[str, Any]
-DEVELOPMENT = ("digits", "fashion_mnist")
+DEVELOPMENT = ("digits", "fashion_mnist", "fashion_mnist_longer")
 A = ("elastic_warp", "patch_shuffle", "occlusion", "background_lines")
 B = (*A, "mixed_images")
 SETS: dict[str, Sequence[str]] = {
