@@ -12,8 +12,9 @@ methods.
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from falconcal.report.results import Results, StoredRun, load_results, open_scor
 
 KEPT = ROOT / "results" / "promise"
 PLAIN, TEMPERATURE, HEADLINE = "dropout", "temperature", "falcon_shift_temperature"
+RAW, FITTED = "raw", "shift_temperature"  # of networks that are not trained here
 METRICS = ("accuracy", "confidence", "ece", "micro_ece", "macro_ece")
 FIGURES = ("micro_ece", "macro_ece", "clean_ece")
 CORRUPTED = [shift.name for shift in CORRUPTIONS]
@@ -35,6 +37,7 @@ FAMILIES = [*AFFINE, *CORRUPTED]
 UNSEEN = [name for name in FAMILIES if name not in KIN]
 RESAMPLES = 500
 Rows = polars.DataFrame
+Reader = Callable[[str], dict[int, Any]]  # scores of a shift by level
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,10 @@ def keep(name: str, run: Path) -> None:
     rows = results.rows.filter(polars.col("metric").is_in(METRICS))
     columns = ["method", "seed", "shift", "level", "metric", "value"]
     rows.select(columns).write_parquet(folder / "rows.parquet", compression="zstd")
-    kept = {"intervals": intervals(results), "examples": examples(results)}
+    kept = {
+        "intervals": scored_intervals(readers(results), HEADLINE),
+        "examples": examples(results),
+    }
     (folder / "evidence.json").write_text(json.dumps(kept, indent=1) + "\n")
     settings = {one.key.method: one.settings["method"] for one in results.runs if one.key.seed == 0}
     (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
@@ -80,17 +86,22 @@ def examples(results: Results) -> int:
     return len(read_levels(results.runs[0], "clean")[0])
 
 
-def intervals(results: Results) -> dict[str, Any]:
-    """Return intervals over examples and seeds: of each method, and of its gap to the headline."""
-    values = {
-        method: figure_draws([run for run in results.runs if run.key.method == method])
-        for method in dict.fromkeys(run.key.method for run in results.runs)
-    }
+def readers(results: Results) -> dict[str, list[Reader]]:
+    """Return for each method what reads the scores of its runs."""
+    found: dict[str, list[Reader]] = {}
+    for run in results.runs:
+        found.setdefault(run.key.method, []).append(partial(read_levels, run))
+    return found
+
+
+def scored_intervals(runs: dict[str, list[Reader]], headline: str) -> dict[str, Any]:
+    """Return intervals over examples and runs: of each method, and of its gap to the headline."""
+    values = {method: figure_draws(mine) for method, mine in runs.items()}
     return {
         figure: {
             method: {
                 "interval": quantiles(drawn[figure]),
-                "headline_less_this": quantiles(values[HEADLINE][figure] - drawn[figure]),
+                "headline_less_this": quantiles(values[headline][figure] - drawn[figure]),
             }
             for method, drawn in values.items()
         }
@@ -98,23 +109,23 @@ def intervals(results: Results) -> dict[str, Any]:
     }
 
 
-def figure_draws(runs: list[StoredRun]) -> dict[str, numpy.ndarray]:
-    """Return each figure in every resample of the seeds and the examples: (R,)."""
-    by_seed = [run_draws(run) for run in runs]
+def figure_draws(runs: list[Reader]) -> dict[str, numpy.ndarray]:
+    """Return each figure in every resample of the runs and the examples: (R,)."""
+    by_run = [run_draws(run) for run in runs]
     drawn = numpy.random.default_rng(0).integers(len(runs), size=(RESAMPLES, len(runs)))
     rows = numpy.arange(RESAMPLES)[:, None]
     return {
-        figure: numpy.stack([one[figure] for one in by_seed])[drawn, rows].mean(1)
+        figure: numpy.stack([one[figure] for one in by_run])[drawn, rows].mean(1)
         for figure in FIGURES
     }
 
 
-def run_draws(run: StoredRun) -> dict[str, numpy.ndarray]:
+def run_draws(read: Reader) -> dict[str, numpy.ndarray]:
     """Return the mean over the nine shifts of each figure, in every resample of the examples."""
-    clean = read_levels(run, "clean")[0]
+    clean = read("clean")[0]
     counts = drawn_counts(len(clean), RESAMPLES, seed=0)
     home = shift_draws([clean], counts)["micro_ece"]
-    shifts = [shift_draws([clean, *read_levels(run, shift).values()], counts) for shift in AFFINE]
+    shifts = [shift_draws([clean, *read(shift).values()], counts) for shift in AFFINE]
     means = {
         figure: numpy.mean([numpy.abs(one[figure].drawn).sum(1) for one in shifts], 0)
         for figure in FIGURES[:2]
@@ -135,7 +146,6 @@ def quantiles(values: numpy.ndarray) -> list[float]:
 def page(name: str) -> str:
     rows = polars.read_parquet(KEPT / name / "rows.parquet")
     evidence = json.loads((KEPT / name / "evidence.json").read_text())
-    settings = json.loads((KEPT / name / "settings.json").read_text())
     words = {
         "name": name,
         "examples": f"{evidence['examples']:,}",
@@ -145,7 +155,7 @@ def page(name: str) -> str:
         "wins": wins_table(rows),
         "families": family_table(rows),
         "turned": turned_table(rows),
-        "settings": settings_table(settings),
+        "settings": settings_table(name),
         "goals": table(
             ("figure", "goal", "found", ""), [goal.cells() for goal in goals(name, rows)]
         ),
@@ -155,6 +165,14 @@ def page(name: str) -> str:
 
 def methods(rows: Rows) -> list[str]:
     return list(dict.fromkeys(rows["method"]))
+
+
+def plain(rows: Rows) -> str:
+    return PLAIN if PLAIN in methods(rows) else RAW
+
+
+def headline(rows: Rows) -> str:
+    return HEADLINE if HEADLINE in methods(rows) else FITTED
 
 
 def headline_table(rows: Rows, evidence: dict[str, Any]) -> str:
@@ -188,7 +206,7 @@ def difference_table(rows: Rows, evidence: dict[str, Any]) -> str:
     """Return how far the headline row's errors lie from those of the others."""
     lines = []
     for method in methods(rows):
-        if method != HEADLINE:
+        if method != headline(rows):
             bounds = [evidence[figure][method]["headline_less_this"] for figure in FIGURES]
             lines.append((f"`{method}`", *(f"{low:+.3f} to {high:+.3f}" for low, high in bounds)))
     return table(("less that of", "micro ECE", "macro ECE", "clean ECE"), lines)
@@ -220,8 +238,8 @@ def wins_table(rows: Rows) -> str:
     errors = by_family(rows)
     lines = []
     for method in methods(rows):
-        for rival in (PLAIN, TEMPERATURE):
-            if rival not in errors or method in (PLAIN, rival):
+        for rival in (plain(rows), TEMPERATURE):
+            if method in (plain(rows), rival):
                 continue
             worst = max(FAMILIES, key=lambda name: errors[method][name] - errors[rival][name])
             lines.append(
@@ -253,7 +271,7 @@ def family_table(rows: Rows) -> str:
 
 
 def shown_methods(rows: Rows) -> list[str]:
-    wanted = (PLAIN, TEMPERATURE, "shift_temperature", "falcon", HEADLINE)
+    wanted = (plain(rows), TEMPERATURE, "ladder_temperature", FITTED, "falcon", HEADLINE)
     return [method for method in wanted if method in methods(rows)]
 
 
@@ -268,7 +286,10 @@ def turned_table(rows: Rows) -> str:
     return table(("method", "accuracy", "mean confidence"), lines)
 
 
-def settings_table(settings: dict[str, dict[str, Any]]) -> str:
+def settings_table(name: str) -> str:
+    """Return the settings of the methods that were trained, if any were."""
+    file = KEPT / name / "settings.json"
+    settings = json.loads(file.read_text()) if file.exists() else {}
     names = ("epochs", "learning_rate", "dropout", "l2_weight", "entropy_weight",
              "calibration_weight", "calibration_learning_rate")  # fmt: skip
     trained = {name: values for name, values in settings.items() if "epochs" in values}
@@ -282,9 +303,9 @@ def settings_table(settings: dict[str, dict[str, Any]]) -> str:
 def goals(name: str, rows: Rows) -> Iterator[Goal]:
     """Yield the goals of docs/results/protocol.md with what was found."""
     errors = by_family(rows)
-    ours = errors[HEADLINE]
-    mine = rows.filter(polars.col("method") == HEADLINE)
-    worst = max(ours[family] - errors[PLAIN][family] for family in FAMILIES)
+    ours, raw = errors[headline(rows)], errors[plain(rows)]
+    mine = rows.filter(polars.col("method") == headline(rows))
+    worst = max(ours[family] - raw[family] for family in FAMILIES)
     yield from GOALS[name](rows, mine)
     yield Goal("headline row, worst family less raw plain's", 0.02, worst)
 
@@ -314,7 +335,24 @@ def fashion_goals(rows: Rows, mine: Rows) -> Iterator[Goal]:
     )  # fmt: skip
 
 
-GOALS = {"mnist": mnist_goals, "fashion_mnist": fashion_goals}
+def pretrained_goals(rows: Rows, mine: Rows) -> Iterator[Goal]:
+    warm = rows.filter(polars.col("method") == TEMPERATURE)
+    for words, shifts, metric, limit in (
+        ("micro ECE", AFFINE, "micro_ece", 0.45),
+        ("ECE under the 19 corruptions", CORRUPTED, "ece", 0.75),
+    ):
+        ratio = over(mine, shifts, metric) / over(warm, shifts, metric)
+        yield Goal(f"shift temperature, {words} over plain temperature's", limit, ratio)
+    gap = clean(mine, "ece") - clean(warm, "ece")
+    yield Goal("shift temperature, clean ECE less plain temperature's", 0.02, gap)
+
+
+GOALS = {
+    "mnist": mnist_goals,
+    "fashion_mnist": fashion_goals,
+    "resnet20": pretrained_goals,
+    "resnet56": pretrained_goals,
+}
 
 if __name__ == "__main__":
     main()
