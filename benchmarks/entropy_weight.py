@@ -15,6 +15,7 @@ docs/method.md from the kept rows alone.
 
 import argparse
 import json
+import statistics
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -164,8 +165,7 @@ def pair(rows: list[Row], network: str, weight: float) -> tuple[Row, Row]:
 
 
 def mean_criterion(rows: list[Row], weight: float) -> float:
-    values = [row["criterion"] for row in rows if row["weight"] == weight]
-    return sum(values) / len(values)
+    return statistics.fmean(row["criterion"] for row in rows if row["weight"] == weight)
 
 
 def write_page(rows: list[Row]) -> None:
