@@ -36,6 +36,7 @@ from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import FAMILIES
 from falconcal.training import Objective, Step
 from falconcal.training.model_setup import weights_to_channels_last
+from falconcal.training.precision import Precision
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import to_channels_last
 
@@ -122,11 +123,14 @@ def stepper(method: L2Dropout | Falcon, network: Network) -> Callable[[], object
 
 
 def step_of(
-    model: nn.Module, objectives: list[Objective], batch: torch.Tensor
+    model: nn.Module,
+    objectives: list[Objective],
+    batch: torch.Tensor,
+    precision: Precision = "32-true",
 ) -> Callable[[], object]:
     """Return a function that takes one training step of a method, as the loop does."""
     weights_to_channels_last(model)
-    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
     optimizers = [objective.optimizer(list(model.parameters())) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
     wrapped.train()
@@ -157,13 +161,14 @@ def memory_ratio(name: str) -> dict[str, float]:
 
 def peak(name: str, kind: str) -> float:
     """Return how many megabytes steps of a kind add at most to what a process holds (Linux)."""
-    before = _kilobytes("VmRSS")
+    before = kilobytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     _repeat(stepper(KINDS[kind], NETWORKS[name]), 3)
-    return (_kilobytes("VmHWM") - before) / 1024
+    return (kilobytes("VmHWM") - before) / 1024
 
 
-def _kilobytes(name: str) -> int:
+def kilobytes(name: str) -> int:
+    """Return what Linux says of this process's memory: VmRSS now, VmHWM at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 

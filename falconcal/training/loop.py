@@ -24,6 +24,7 @@ from falconcal.core.distributed import (
     close_process_group,
     take_statistics_from_first,
 )
+from falconcal.core.freed_memory import freed_memory_kept
 from falconcal.core.module_state import flush_denormals, train_except
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
@@ -144,8 +145,9 @@ def _process_error(result_file: Path, error: Exception) -> Exception:
 def _train(fabric: Fabric, task: TrainingTask) -> None:
     """Train from the start, or from the checkpoint, to the end."""
     rank, seed = fabric.global_rank, task.settings.seed
+    kept = freed_memory_kept(task.settings.reuse_memory and fabric.device.type == "cpu")
     # iterating over a DataLoader draws random numbers too
-    with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
+    with kept, flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
         context = make_context(fabric, task)
         state = _resumed_state(context)
         while not state.ended:
