@@ -46,7 +46,7 @@ from falconcal.training.context import (
 )
 from falconcal.training.history import EpochRecord, StopReason, publish, show_weights
 from falconcal.training.objectives import Objective
-from falconcal.training.precision import of_precision
+from falconcal.training.precision import check_bfloat16, of_precision
 from falconcal.training.run_steps import run_steps
 from falconcal.training.selection import EpochSelector
 from falconcal.training.state import TrainingState
@@ -97,13 +97,15 @@ def make_fabric(settings: TrainingSettings) -> Fabric:
     strategy = settings.strategy
     if strategy == "auto" and settings.devices * settings.num_nodes > 1:
         strategy = "ddp" if "LOCAL_RANK" in os.environ else "ddp_spawn"
-    return Fabric(
+    fabric = Fabric(
         accelerator=settings.accelerator,
         devices=settings.devices,
         num_nodes=settings.num_nodes,
         strategy=strategy,
         **of_precision(settings.precision),
     )
+    check_bfloat16(fabric)
+    return fabric
 
 
 def _run_in_processes(fabric: Fabric, task: TrainingTask) -> None:
