@@ -15,8 +15,9 @@ from benchmarks.timing import Figures, read_figures, shown
 from falconcal.methods import METHODS
 
 PAGE, COST = ROOT / "docs" / "cost.md", ROOT / "results" / "cost"
-STEPS, SAMPLING, BAYESIAN, MEASURED, RECURRENT = (
-    COST / f"{name}.json" for name in ("steps", "sampling", "bayesian", "methods", "recurrent")
+STEPS, SAMPLING, BAYESIAN, MEASURED, RECURRENT, PROFILE = (
+    COST / f"{name}.json"
+    for name in ("steps", "sampling", "bayesian", "methods", "recurrent", "recurrent_profile")
 )
 QUARTER = "shared, a quarter of the batches"
 # of the table of all methods: what stands in another file, and under which name
@@ -47,6 +48,7 @@ def filled(page: str) -> str:
         "bayesian": ("bayesian_cost", with_goals(read_figures(BAYESIAN))),
         "methods": ("method_costs", methods(read_figures(MEASURED))),
         "recurrent": ("recurrent_cost", recurrent(read_figures(RECURRENT))),
+        "recurrent profile": ("recurrent_profile", profiled(read_figures(PROFILE))),
     }
     for name, (script, text) in tables.items():
         page = put_between(page, name, script, text)
@@ -111,6 +113,11 @@ def recurrent(figures: Figures) -> str:
 
 def _times_faster(before: list[float], after: list[float]) -> str:
     return f"{median(before) / median(after):.2f}" if after else ""
+
+
+def profiled(figures: Figures) -> str:
+    """Return what the profiler found, a row per figure."""
+    return table(["what", "figure"], [(name, shown(values)) for name, values in figures.items()])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from benchmarks.cost_page import recurrent, write_page
-from benchmarks.step_cost import kilobytes, step_of
+from benchmarks.step_cost import kilobytes, repeat, step_of
 from benchmarks.timing import cpu_time, repeated, write_figures
 from falconcal.core.freed_memory import freed_memory_kept
 from falconcal.methods import Falcon, L2Dropout
@@ -96,7 +96,7 @@ def of_one_way(network: str, way: str) -> dict[str, float]:
             torch.manual_seed(0)
             step = step_of(make(), method.objectives(), batch(), precision)
             step()  # makes room
-            seconds = cpu_time(lambda step=step: [step() for _ in range(STEPS)])  # type: ignore[misc]
+            seconds = cpu_time(partial(repeat, step, STEPS))
             figures[f"{network}, {name}, {way}"] = round(seconds * 1000 / (BATCH * STEPS), 2)
     figures[f"{network}, memory, {way}"] = kilobytes("VmHWM") // 1024
     return figures

@@ -102,7 +102,7 @@ def step_ratios(name: str) -> dict[str, float]:
     times: dict[str, list[float]] = {kind: [] for kind in steps}
     for _ in range(network.rounds):
         for kind, step in steps.items():
-            times[kind].append(cpu_time(lambda step=step: _repeat(step, network.steps)))  # type: ignore[misc]
+            times[kind].append(cpu_time(lambda step=step: repeat(step, network.steps)))  # type: ignore[misc]
     least = {kind: min(seconds) for kind, seconds in times.items()}
     least[QUARTER] = statistics.fmean(times[QUARTER])  # which steps are longer is drawn at random
     examples = network.steps * len(network.batch())
@@ -113,7 +113,8 @@ def step_ratios(name: str) -> dict[str, float]:
     return found | {f"examples a CPU second, {name}, {kind}": round(rates[kind]) for kind in rates}
 
 
-def _repeat(step: Callable[[], object], times: int) -> None:
+def repeat(step: Callable[[], object], times: int) -> None:
+    """Take a step several times."""
     for _ in range(times):
         step()
 
@@ -163,7 +164,7 @@ def peak(name: str, kind: str) -> float:
     """Return how many megabytes steps of a kind add at most to what a process holds (Linux)."""
     before = kilobytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    _repeat(stepper(KINDS[kind], NETWORKS[name]), 3)
+    repeat(stepper(KINDS[kind], NETWORKS[name]), 3)
     return (kilobytes("VmHWM") - before) / 1024
 
 
