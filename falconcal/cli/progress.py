@@ -92,13 +92,19 @@ def describe_event(event: Event) -> str:
     """Return a short description of what happened to a run."""
     return {
         "complete": "already complete",
-        "begun": f"training for {event.epochs} epoch{'s' * (event.epochs != 1)}",
+        "begun": _describe_begin(event.epochs),
         "note": event.text,
         "measuring": f"measuring {event.text}",
         "done": f"done in {event.seconds:.0f} s",
         "failed": f"failed: {event.text}",
         "lost": f"{event.text}; the run is started again",
     }.get(event.kind, "")
+
+
+def _describe_begin(epochs: int) -> str:
+    if epochs == 0:
+        return "nothing is trained"
+    return f"training for {epochs} epoch{'s' * (epochs != 1)}"
 
 
 RUN_STATES = {
