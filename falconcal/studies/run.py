@@ -5,6 +5,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,13 @@ def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> po
     shifts, outliers = context.study.all_shifts(), context.study.all_outliers()
     if context.measure_later:
         shifts, outliers = [], []
-    return score_under_shift(
-        model, context.dataset.test, shifts, outliers, progress=reporter.measuring
-    )
+    levels = 1 + sum(len(shift.levels) - 1 for shift in shifts) + len(outliers)
+    counted = count()
+
+    def progress(shift: str, level: int) -> None:
+        reporter.measuring(shift, level, next(counted), levels)
+
+    return score_under_shift(model, context.dataset.test, shifts, outliers, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
