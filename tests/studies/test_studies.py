@@ -253,7 +253,8 @@ def test_judging_an_epoch_costs_at_most_a_tenth_of_training_it(
         given.append((1 + STEPS * len(shifts), examples))
 
     monkeypatch.setattr(building, "shifted_validation", record)
-    kind = {"newsgroups": "text", "sensors": "signal"}.get(name, "image")
+    kinds = {"newsgroups": "text", "sensors": "signal", "sequential": "sequence"}
+    kind = kinds.get(name.split("_")[0], "image")
     dataset = SimpleNamespace(modality=kind, train=range(training_examples), validation=None)
     building.study_validation(found, dataset, small_network())  # type: ignore[arg-type]
     ((levels, examples),) = given
