@@ -83,7 +83,7 @@ def operations(rows: int) -> int:
 
 def products() -> dict[str, float]:
     """Return billions of operations per second of a GRU's product, step by step and all at once."""
-    figures = {}
+    figures: dict[str, float] = {}
     for name, rows, times in (("step by step", BATCH, PIXELS), ("at once", BATCH * PIXELS, 1)):
         multiply = partial(torch.mm, torch.randn(rows, HIDDEN), torch.randn(HIDDEN, 3 * HIDDEN))
         multiply()  # makes room

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from lightning_fabric import Fabric
-from lightning_fabric.accelerators import CPUAccelerator
+from lightning_fabric.accelerators.cpu import CPUAccelerator
 from lightning_fabric.plugins.precision import DoublePrecision, MixedPrecision
 from torch import Tensor
 

@@ -56,7 +56,7 @@ def test_an_own_loop_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
     for given in ({"fabric": fabric}, {"falcon": Falcon(precision="bf16-mixed")}):
         with pytest.raises(UserError, match="SIGILL"):
-            FalconStep(model, optimizer, **given)  # type: ignore[arg-type]
+            FalconStep(model, optimizer, **given)
 
 
 def test_other_precisions_are_not_tried(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
