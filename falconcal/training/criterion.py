@@ -63,7 +63,7 @@ FIXED_LEVELS = CRITERIA["fixed_levels"]
 IMAGE_FAMILIES = ("elastic_warp", "patch_shuffle", "occlusion")
 FAMILIES: dict[str, tuple[str, ...]] = {
     "image": IMAGE_FAMILIES,
-    "sequence": IMAGE_FAMILIES,  # of pixels: the image is shifted before it is read
+    "sequence": IMAGE_FAMILIES,  # of pixels: shifts act on the image before it is read
     "signal": ("sensor_noise", "gain", "group_offset", "time_warp"),
     "text": ("word_drop", "word_shuffle"),
 }

@@ -98,11 +98,15 @@ class Search:
 
 
 def tune(
-    search: Search, workers: int = 1, on_trial: TrialCallback = lambda _: None
+    search: Search,
+    workers: int = 1,
+    on_trial: TrialCallback = lambda _: None,
+    on_begin: Callable[[int], None] = lambda _: None,
 ) -> list[TrialRow]:
     """Do the trials that are left, write the best settings, and return the rows of all trials.
 
-    ``on_trial`` is called with the row of each trial of the method that ends meanwhile.
+    ``on_trial`` is called with the row of each trial of the method that ends meanwhile,
+    ``on_begin`` before the first of them with how many had ended.
     """
     check_request(search, workers)
     store = Store(search.directory)
@@ -115,6 +119,7 @@ def tune(
         trial_store.requeue_lost(trials)
         trial_store.plan(trials, search.plan())
     notify = TrialNotifier(trial_store, search.target.name, on_trial)
+    on_begin(notify.known)
     try:
         if workers == 1:
             _work(search, context, trial_store, notify)
