@@ -73,6 +73,22 @@ def missing_file_error(dataset: str, names: Sequence[str], folders: Sequence[Pat
     )
 
 
+def require_file(
+    dataset: str, folders: Sequence[str], names: Sequence[str], path: str | None, origin: str
+) -> Path:
+    """Return a file that is never downloaded, or say where people get it."""
+    looked = search_folders(folders, path)
+    found = find_file(looked, names)
+    if found is not None:
+        return found
+    where = ", ".join(str(folder) for folder in looked) or f"no folder {' or '.join(folders)}"
+    raise UserError(
+        f"{dataset}: expected the file {' or '.join(names)}, looked in {where}. It is not "
+        f"downloaded: get it from {origin}, and give its folder as path or put it into the folder "
+        f"that {DATA} names."
+    )
+
+
 def _given(path: str) -> Path:
     given = Path(path).expanduser()
     if not given.exists():
