@@ -38,6 +38,11 @@ def search_folders(names: Sequence[str], path: str | None = None) -> list[Path]:
     return [root / name for root in roots for name in names if (root / name).is_dir()]
 
 
+def given_folder(path: str | None) -> Path | None:
+    """Return a folder that is named, if one is; it must be there."""
+    return None if path is None else _given(path)
+
+
 def find_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
     """Return the first file with one of the names; a folder may also be the file itself."""
     for folder in folders:
