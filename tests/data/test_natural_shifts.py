@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from PIL import Image
 
 from falconcal.data import Images, load_dataset, load_test
 from falconcal.data.sets.cifar10h import drawn_answers
+from falconcal.data.sets.imagenet_val import ImageNetVal
 from falconcal.data.sets.usps import framed_digits
 from falconcal.errors import UsageError, UserError
 from tests.helpers.official_layouts import (
@@ -23,6 +25,7 @@ from tests.helpers.official_layouts import (
     write_cifar10h,
     write_elec2,
     write_gas_drift,
+    write_imagenet_val,
     write_notmnist,
     write_usps,
 )
@@ -222,3 +225,43 @@ def test_letters_come_as_folders_without_empty_files_or_as_idx(tmp_path: Path) -
 def test_what_is_not_downloaded_says_where_it_comes_from(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="It is not downloaded: get it from"):
         load_test(name, path=str(tmp_path))
+
+
+def test_validation_images_of_imagenet_are_halved_by_class(tmp_path: Path) -> None:
+    write_imagenet_val(tmp_path / "folder")
+    data = load_dataset("imagenet_val", path=str(tmp_path / "folder"))
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [6, 6, 12]
+    assert data.test.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    (tmp_path / "packed").mkdir()
+    with tarfile.open(tmp_path / "packed" / "val_1.tar", "w") as archive:
+        archive.add(tmp_path / "folder" / "val", "val")
+    packed = load_test("imagenet_val", path=str(tmp_path / "packed"))
+    assert isinstance(packed, Images)
+    assert isinstance(data.test, Images)
+    assert torch.equal(packed.pixels, data.test.pixels)
+
+
+def test_real_labels_leave_out_images_of_no_class_or_several(tmp_path: Path) -> None:
+    write_imagenet_val(tmp_path)
+    real = load_test("imagenet_val", path=str(tmp_path), labels="real")
+    assert real.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    loader = ImageNetVal(path=str(tmp_path))
+    assert loader.test_names()[0] == "ILSVRC2012_val_00000005.JPEG"
+    assert loader.real_labels()["ILSVRC2012_val_00000008.JPEG"] == [0, 1]
+
+
+def test_the_sample_of_objectnet_is_read_with_imagenets_numbers(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        pixels = numpy.full((12, 16, 3), 90, dtype=numpy.uint8)
+        pixels[:2] = pixels[-2:] = pixels[:, :2] = pixels[:, -2:] = (255, 0, 0)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    (tmp_path / "answers.json").write_text('{"b.png": 7, "a.png": 9, "c.png": 8}')
+    mapping = '{"409": 7, "530": 7, "846": 8}'
+    (tmp_path / "imagenet_pytorch_id_to_objectnet_id.json").write_text(mapping)
+    labels = {
+        which: load_test("objectnet", path=str(tmp_path), images=which, workers=0).labels.tolist()
+        for which in ("known", "single", "unknown")
+    }
+    assert labels == {"known": [409, 846], "single": [846], "unknown": [-1]}
+    first = load_test("objectnet", path=str(tmp_path), workers=0).first(1)
+    torch.testing.assert_close(first.inputs, torch.full((1, 3, 224, 224), 90 / 255))
