@@ -63,7 +63,7 @@ class EfficientNetLite(nn.Module):
         self.keeps_means = trained_blocks is not None
         if trained_blocks is not None:
             kept = max(0, len(self.blocks) - trained_blocks)
-            for part in (self.stem, *self.blocks[:kept]):
+            for part in (self.stem, self.blocks[:kept]):
                 part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "EfficientNetLite":

@@ -133,6 +133,7 @@ def test_usps_comes_in_three_layouts_and_lies_in_mnists_frame(tmp_path: Path) ->
     for folder in (arrays, book):
         other = load_test("usps", path=str(folder), test="all")
         assert isinstance(other, Images)
+        assert isinstance(libsvm.test, Images)
         assert torch.equal(other.pixels[40:], libsvm.test.pixels)
         assert torch.equal(other.labels[40:], libsvm.test.labels)
 

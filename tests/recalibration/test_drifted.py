@@ -109,7 +109,9 @@ def test_the_record_says_what_to_expect_on_drifted_data() -> None:
     assert [one.family for one in record.left_out] == ["clean", "drifted"]
     assert record.verdict()[1].startswith("On drifted examples not fitted on: ")
     assert record.left_out[1].ece_after < record.left_out[1].ece_before
-    both = fitted(ShiftTemperature(perturbed=["sensor_noise", "gain"]), DRIFTED).fit_record
+    both = fitted(
+        ShiftTemperature(perturbed={"sensor_noise": "spread", "gain": "spread"}), DRIFTED
+    ).fit_record
     assert both is not None
     assert [one.family for one in both.left_out] == ["clean", "sensor_noise", "gain", "drifted"]
     assert "on average over 2 families" in both.verdict()[2]

@@ -96,7 +96,7 @@ class ImageNetVal:
 
 def halves(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the indices of the first and the second half of every class, each in order."""
-    ordered = [(labels == label).nonzero()[:, 0] for label in labels.unique()]
+    ordered = [(labels == label).nonzero()[:, 0] for label in sorted(set(labels.tolist()))]
     first = torch.cat([own[: (len(own) + 1) // 2] for own in ordered])
     second = torch.cat([own[(len(own) + 1) // 2 :] for own in ordered])
     return first.sort().values, second.sort().values
