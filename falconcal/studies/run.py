@@ -27,6 +27,7 @@ from falconcal.models.predict import predict
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.studies.base_runs import finished_members, joins_finished, runs_of_base
 from falconcal.studies.building import (
+    fit_with_drifted,
     load_study_dataset,
     make_study_model,
     study_validation,
@@ -236,7 +237,8 @@ def _calibrate(
     watch, folder = Stopwatch(), base.folder(store.directory)
     model = load_run_model(study, store, dataset, base, method.base)
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
-    fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
+    alone = dataclasses.replace(method, base=None)
+    fitted = fit_with_drifted(study, dataset, alone, model, train, validation)
     origin = read_json(folder / "run.json")
     spent = with_seconds_of(origin, watch.read("training"))
     record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}

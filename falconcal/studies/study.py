@@ -31,6 +31,7 @@ from falconcal.shifts import (
     named_shifts,
 )
 from falconcal.shifts.affine import Centre
+from falconcal.studies.drift import Drift, DriftedSample, LevelEntry
 from falconcal.studies.overrides import (
     TUNING,
     merge,
@@ -44,12 +45,13 @@ from falconcal.training.criterion import CRITERIA, FAMILIES
 
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
-    "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
-    "variants", "report",
+    "note", "outliers", "stored", "drift", "drifted", "examples", "test_examples",
+    "selection_examples", "levels", "variants", "report",
 }  # fmt: skip
 CriterionName = Literal["matched_levels", "fixed_levels"]
 REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # of a smoke run, where the study has no other values
+DriftName = Annotated[str, Field(pattern=r"^\w[\w-]*$")]
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
 VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # also the name of a folder
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
@@ -95,6 +97,12 @@ class Study:
     """Inputs of no known class: names of datasets, or of ``falconcal list outliers``."""
     stored: str | None = None
     """Folder of the stored shifts, such as ``cifar10_c:fog``."""
+    drift: dict[DriftName, list[LevelEntry]] = Field(default_factory=dict)
+    """Labelled data of your own as levels of shifts, by name: changes of the dataset's settings, or
+    names of other datasets."""
+    drifted: dict[str, Any] | None = None
+    """Which examples of a level of ``drift`` calibrators may be fitted on, as ``DriftedSample``
+    says; no run tests them."""
     examples: Count | None = None
     """Examples of each part to use, for a quick look; None uses all."""
     test_examples: Count | None = None
@@ -154,9 +162,20 @@ class Study:
 
     def find_shifts(self, names: Iterable[str]) -> list[AnyShift]:
         """Return shifts by name, computed or stored."""
-        found = (find_shift(name, self.centre, self.stored, self.trust) for name in names)
+        found = (self._find(name) for name in names)
         # stored shifts have the levels that are on disk
         return [self._cut(one) if isinstance(one, Shift) else one for one in found]
+
+    def _find(self, name: str) -> AnyShift:
+        if name in self.drift:
+            return self.own_drift.shift(name)
+        return find_shift(name, self.centre, self.stored, self.trust)
+
+    @property
+    def own_drift(self) -> Drift:
+        """Its labelled data of other times or sites, and what of it may be fitted on."""
+        drifted = None if self.drifted is None else DriftedSample(**self.drifted)
+        return Drift(self.drift, drifted, self.dataset, self.trust, self.levels, self.examples)
 
     def find_computed(self, names: Iterable[str]) -> list[Shift]:
         """Return computed shifts by name, with the centre and the levels of the study."""
@@ -297,6 +316,7 @@ def read_study(
     study = replace(_make_study(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     _check_model(study)
+    study.own_drift.check()
     _check_shifts(study)
     _check_methods(study)
     _check_variants(study)
@@ -451,6 +471,11 @@ def _check_methods(study: Study) -> None:
             )
         _check_members(study, name)
         _check_untested(study, name, getattr(trained, "directions", ()))
+        if study.drifted is None and getattr(study.method(name), "drifted_examples", None):
+            raise UsageError(
+                f"methods.{name}: drifted_examples needs the study's table drifted: say which "
+                "level of which drift they come from."
+            )
         if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
             raise UsageError(
                 f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '

@@ -44,7 +44,8 @@ def data_for(name: str) -> Dataset:
     """Return a few examples of the kind that a network takes."""
     generator = torch.Generator().manual_seed(0)
     modality: Modality = "image"
-    inputs = torch.rand(6, 3 if "resnet" in name else 1, 28, 28, generator=generator)
+    colour = "resnet" in name or "efficientnet" in name
+    inputs = torch.rand(6, 3 if colour else 1, 28, 28, generator=generator)
     if name.startswith("text"):
         modality, inputs = "text", torch.randint(50, (6, 12), generator=generator)
         inputs[0, 0] = 49
