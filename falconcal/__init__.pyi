@@ -71,8 +71,12 @@ from .models import (
     predict as predict,
 )
 from .recalibration import (
+    DensityAware as DensityAware,
+    EnsembleTemperature as EnsembleTemperature,
     HistogramBinning as HistogramBinning,
     Isotonic as Isotonic,
+    OneCurveIsotonic as OneCurveIsotonic,
+    ParameterisedTemperature as ParameterisedTemperature,
     ScalingBinning as ScalingBinning,
     ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,

@@ -30,8 +30,12 @@ from falconcal.methods.mixup import Mixup
 from falconcal.methods.mnf import MNF
 from falconcal.methods.svi import SVI
 from falconcal.recalibration import (
+    DensityAware,
+    EnsembleTemperature,
     HistogramBinning,
     Isotonic,
+    OneCurveIsotonic,
+    ParameterisedTemperature,
     ScalingBinning,
     ShiftTemperature,
     Temperature,
@@ -55,10 +59,14 @@ METHODS: dict[str, Callable[..., Method]] = {
     "last_layer_svi": LastLayerSVI,
     "mnf": MNF,
     "temperature": Temperature,
+    "ensemble_temperature": EnsembleTemperature,
+    "parameterised_temperature": ParameterisedTemperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
+    "one_curve_isotonic": OneCurveIsotonic,
     "histogram": HistogramBinning,
     "scaling_binning": ScalingBinning,
+    "density_aware": DensityAware,
     "shift_temperature": ShiftTemperature,
 }
 """Every method and calibrator by its name; adding an entry adds its tests, its row and its help."""

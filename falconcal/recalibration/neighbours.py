@@ -46,6 +46,7 @@ class Layout:
     labels: bool  # whether neighbours' labels count
     logits: bool  # whether the logits count
     kind: ViewKind = "grid"
+    squared: bool = False  # whether distances are squared
 
 
 class Neighbours(nn.Module):
@@ -118,6 +119,8 @@ class Neighbours(nn.Module):
         k = min(layout.k, len(self.labels))
         views = [view_numbers(products(a, b), k, same) for a, b in zip(seen, kept, strict=True)]
         features = [number for kind in zip(*views, strict=True) for number in kind]
+        if layout.squared:
+            features[: len(seen)] = [one.square() for one in features[: len(seen)]]
         if layout.logits:
             features += logit_numbers(logits)
         return torch.stack(features, 1).double()
@@ -153,6 +156,7 @@ def stored_neighbours(
     kind: ViewKind,
     widest: int,
     dtype: torch.dtype,
+    squared: bool = False,
 ) -> Neighbours:
     """Return the examples of ``home`` as the model's stages see them, to measure distances to."""
     passes = [
@@ -162,7 +166,7 @@ def stored_neighbours(
     seen = {name: torch.cat([one[name] for one in passes]) for name in passes[0]}
     widths = tuple(min(view.shape[1], widest) for view in seen.values())
     neighbours = Neighbours()
-    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind)
+    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind, squared)
     first = next(iter(seen.values()))
     neighbours.store(layout, seen, home.labels.to(first.device), dtype)
     return neighbours
