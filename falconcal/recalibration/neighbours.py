@@ -87,6 +87,8 @@ class Neighbours(nn.Module):
         self, layout: Layout, seen: Mapping[str, Tensor], labels: Tensor, dtype: torch.dtype
     ) -> None:
         """Keep training examples: the views of (M, D) by name, and their labels (M,)."""
+        for name in layout.views:
+            check_finite(f"the stage {name!r} of the stored examples", seen[name])
         text = json.dumps(asdict(layout)).encode()
         self.written = torch.tensor(list(text), dtype=torch.uint8, device=labels.device)
         self._layout = layout
@@ -95,6 +97,7 @@ class Neighbours(nn.Module):
 
     def standardise(self, features: Tensor) -> None:
         """Take the mean and deviation of these features, (N, F), for zero and one."""
+        check_finite("what the network gives out for validation examples", features)
         self.centre = features.mean(0)
         self.spread = features.std(0).nan_to_num(1.0).clamp_min(1e-6)
 
@@ -184,6 +187,16 @@ def observed(
     """Return logits and stages of inputs in inference mode, without gradients."""
     with inference_mode_of(model), torch.no_grad(), flush_denormals():
         return observe(model, to_model_device(model, inputs), stages)
+
+
+def check_finite(what: str, values: Tensor) -> None:
+    """Refuse features of examples, (N, ...), among which is NaN or infinity."""
+    bad = int((~values.isfinite()).flatten(1).any(1).sum())
+    if bad:
+        raise UserError(
+            f"expected finite numbers, {what} has NaN or infinity for {bad} of {len(values)} "
+            "examples: leave these examples out, or look at other stages."
+        )
 
 
 def _read_layout(written: Tensor) -> Layout:
