@@ -14,8 +14,8 @@ from benchmarks.timing import Figures, read_figures, shown
 from falconcal.methods import METHODS
 
 PAGE, COST = ROOT / "docs" / "cost.md", ROOT / "results" / "cost"
-STEPS, SAMPLING, BAYESIAN, MEASURED = (
-    COST / f"{name}.json" for name in ("steps", "sampling", "bayesian", "methods")
+STEPS, SAMPLING, BAYESIAN, MEASURED, CALIBRATORS = (
+    COST / f"{name}.json" for name in ("steps", "sampling", "bayesian", "methods", "calibrators")
 )
 QUARTER = "shared, a quarter of the batches"
 # of the table of all methods: what stands in another file, and under which name
@@ -45,6 +45,7 @@ def filled(page: str) -> str:
         "sampling": ("sampling_cost", sampling(read_figures(SAMPLING))),
         "bayesian": ("bayesian_cost", with_goals(read_figures(BAYESIAN))),
         "methods": ("method_costs", methods(read_figures(MEASURED))),
+        "calibrators": ("calibrator_costs", calibrators(read_figures(CALIBRATORS))),
     }
     for name, (script, text) in tables.items():
         page = put_between(page, name, script, text)
@@ -93,6 +94,16 @@ def methods(figures: Figures) -> str:
         for name in METHODS
     ]
     return table(["method", "training step", "prediction"], rows)
+
+
+def calibrators(figures: Figures) -> str:
+    """Return a fit and a prediction of every calibrator, in passes over the validation data."""
+    names = dict.fromkeys(name.rpartition(", ")[0] for name in figures)
+    rows = [
+        [name, *(shown(figures[f"{name}, {what}"]) for what in ("fit", "prediction"))]
+        for name in names
+    ]
+    return table(["calibrator", "fit", "prediction"], rows)
 
 
 if __name__ == "__main__":

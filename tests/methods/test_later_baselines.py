@@ -174,25 +174,17 @@ def blobs(count: int = 200) -> Examples:
 
 
 def test_the_variance_grows_along_a_ray_away_from_two_blobs() -> None:
-    data = blobs()
+    """The head looks at the points themselves, and is unsure of all of them as yet."""
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Identity(), nn.Linear(2, 2))
-    with torch.no_grad():
-        network[0].weight.copy_(torch.eye(2))
-    method = SNGP(epochs=20, learning_rate=0.02, features=512, length_scale=2.0)
-    fitted = method.fit(network, data.batches(50), data.batches(50))
-    assert isinstance(fitted, SNGPModel)
+    model = SNGPModel(RandomFeatureHead(nn.Linear(2, 2), 2048, 2.0))
+    find_covariance(model, blobs().batches(50))
     ray = torch.stack([torch.linspace(2, 12, 12), torch.zeros(12)], 1)  # from the middle of one
     with torch.no_grad():
-        inner = fitted.model[1](fitted.model[0](ray))  # type: ignore[index]
-        variances = fitted.head.variance(fitted.head.features(inner))
+        variances = model.head.variance(model.head.features(ray))
     away = variances.tolist()
-    assert all(later > earlier - 0.02 for earlier, later in pairwise(away))
-    assert away[-1] > 2 * away[0]
+    assert all(later > earlier - 0.05 for earlier, later in pairwise(away))
+    assert away[-1] > 10 * away[0]
     assert max(away) <= 1.2  # the prior's is Phi' Phi, about 1
-    with torch.no_grad():
-        plain, scaled = fitted.head.output(fitted.head.features(inner)), fitted(ray)
-    torch.testing.assert_close(scaled * (1 + math.pi / 8 * variances).sqrt()[:, None], plain)
 
 
 def head(features: int = 64) -> RandomFeatureHead:
