@@ -106,7 +106,7 @@ def save_recalibrated(
         mean=metadata.mean,
         deviation=metadata.deviation,
         framing=framing_in(metadata) if is_image_shape(metadata.shape) else None,
-        method=dataclasses.replace(recalibrated.calibrator, base=base),  # type: ignore[type-var]
+        method=dataclasses.replace(recalibrated.calibrator, base=base),
         validation=predict(recalibrated.model, recalibrated.validation.batches),
     )
 

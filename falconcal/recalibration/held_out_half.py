@@ -40,7 +40,7 @@ def judged_by_halves(
         return FitRecord((), note=note)
     held = replace(held, bounds=getattr(validation, "bounds", None))
     first, second = _halves(held)
-    quick = replace(calibrator, base=None, check_families=False)  # type: ignore[type-var]
+    quick = replace(calibrator, base=None, check_families=False)
     fitted = quick.fit(model, train, first.batches(PREDICTION_BATCH_SIZE))
     copies = _unseen_copies(calibrator, model, second, classes)
     families = list(dict.fromkeys(copy.family for copy in copies))

@@ -9,21 +9,15 @@ from PIL import Image
 from torch import nn
 
 import falconcal
-from falconcal.data import Bounds, Examples
+from falconcal.data import Bounds
 from falconcal.inference.recalibrated import CALIBRATORS
 from tests.helpers.bad_inputs.trying import Answer, Case, ask, snapshot
 from tests.helpers.command import run
 from tests.helpers.own_networks import Undefined, make_table_network
-from tests.helpers.small_data import CLASSES, small_network, stripes
+from tests.helpers.small_data import CLASSES, mislabelled, small_network, stripes
 
 pytestmark = pytest.mark.end_to_end
 NETWORK = "tests.helpers.own_networks:make_stripes_network"
-
-
-def mislabelled(count: int, seed: int = 0) -> Examples:
-    data = stripes(count, seed)
-    wrong = torch.where(torch.arange(count) % 5 == 0, (data.labels + 1) % 3, data.labels)
-    return Examples(data.inputs, wrong, data.bounds, data.classes)
 
 
 def trained() -> nn.Module:

@@ -9,7 +9,6 @@ from sklearn.isotonic import IsotonicRegression
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.data import Examples
 from falconcal.errors import CalibrationWarning
 from falconcal.metrics import Predictions, brier_score, negative_log_likelihood
 from falconcal.recalibration import (
@@ -25,7 +24,7 @@ from falconcal.recalibration.ensemble_temperature import best_mixture
 from falconcal.recalibration.fit_losses import weighted_nll, weighted_squares
 from falconcal.recalibration.parameterised_temperature import HIDDEN_UNITS, factors
 from falconcal.recalibration.stages import INPUT, LOGITS, observe, views
-from tests.helpers.small_data import small_network, stripes
+from tests.helpers.small_data import mislabelled, small_network, stripes
 
 HEAT = torch.tensor(1.7, dtype=torch.float64)
 
@@ -46,13 +45,6 @@ def learned() -> nn.Module:
     data = mislabelled(90)
     method = falconcal.L2Dropout(epochs=8, learning_rate=0.02)
     return method.fit(small_network(), data.batches(30), data.batches(30))
-
-
-def mislabelled(count: int) -> Examples:
-    """Return stripes of which one in five is labelled wrong, so that a temperature is settled."""
-    data = stripes(count)
-    wrong = torch.where(torch.arange(count) % 5 == 0, (data.labels + 1) % 3, data.labels)
-    return Examples(data.inputs, wrong, data.bounds, data.classes)
 
 
 def test_an_empty_ladder_is_the_plain_fit_to_the_bit() -> None:
