@@ -52,7 +52,9 @@ def sets_under_shift(
         >>> rows.filter(kind="lac")["level"].to_list()
         [0, 1, 2, 3, 4, 5]
     """
-    made = {kind: fit_conformal(calibration, alpha, kind) for kind in CONFORMAL_KINDS}
+    made: dict[str, ConformalSets] = {
+        kind: fit_conformal(calibration, alpha, kind) for kind in CONFORMAL_KINDS
+    }
     steps = shift_levels(EvaluationData(data, 0, PREDICTION_BATCH_SIZE), shifts, ())
     rows = [row for step in steps for row in _level_rows(model, made, step, data)]
     return polars.DataFrame(rows, schema=SET_SCHEMA, orient="row")

@@ -10,6 +10,7 @@ The paper's geometric operations are near the affine shifts that the FALCON pape
 off unless asked for, and a study that tests affine shifts refuses them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -93,7 +94,7 @@ def augmix_terms(method: AugMix, step: Step) -> dict[str, Tensor]:
 def divergence_from_mean(logits: Sequence[Tensor]) -> Tensor:
     """Return the mean of KL(p_j || M), M the mean of the distributions p_j: (N, C) each."""
     log_probs = at_least_float32(torch.stack(list(logits))).log_softmax(2)  # (J, N, C)
-    mean = log_probs.logsumexp(0) - numpy.log(len(logits))  # (N, C)
+    mean = log_probs.logsumexp(0) - math.log(len(logits))  # (N, C)
     return (log_probs.exp() * (log_probs - mean)).sum(2).mean()
 
 

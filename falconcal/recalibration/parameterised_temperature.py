@@ -90,14 +90,9 @@ def largest_first(log_probs: Tensor, count: int) -> Tensor:
 
 def factors(network: Tensor, features: Tensor) -> Tensor:
     """Return |g| of the features, held above a lowest value: (W,), (N, k) -> (N,)."""
-    width = features.shape[1]
-    first, second, last = network.split(
-        [HIDDEN_UNITS * (width + 1), HIDDEN_UNITS * (HIDDEN_UNITS + 1), HIDDEN_UNITS + 1]
-    )
-    hidden = torch.relu(
-        _layer(first.reshape(HIDDEN_UNITS, width + 1), features)
-    )  # (N, HIDDEN_UNITS)
-    hidden = torch.relu(_layer(second.reshape(HIDDEN_UNITS, HIDDEN_UNITS + 1), hidden))
+    first, second, last = torch.split(network, _sizes(features.shape[1]))
+    hidden = torch.relu(_layer(first.reshape(HIDDEN_UNITS, -1), features))  # (N, units)
+    hidden = torch.relu(_layer(second.reshape(HIDDEN_UNITS, -1), hidden))
     return _layer(last[None], hidden)[:, 0].abs().clamp_min(LOWEST_FACTOR)
 
 

@@ -207,7 +207,9 @@ def test_random_features_give_the_gaussian_kernel() -> None:
 
 
 def test_the_covariance_and_the_prediction_by_their_definitions() -> None:
-    data = Examples(torch.randn(25, 4, generator=torch.Generator().manual_seed(4)), [0] * 25)
+    data = Examples(
+        torch.randn(25, 4, generator=torch.Generator().manual_seed(4)), torch.zeros(25).long()
+    )
     model = SNGPModel(head(16))
     find_covariance(model, data.batches(7))
     features = model.head.features(data.inputs).double()
@@ -229,13 +231,13 @@ def test_norms_are_held_at_the_bound() -> None:
     built = build_untrained(SNGP(features=16), network)
     assert isinstance(built, SNGPModel)
     with torch.no_grad():
-        built.model[2].weight.mul_(50)  # type: ignore[index,union-attr,operator]
-    small = built.model[0].weight.clone()  # type: ignore[index,union-attr,operator]
+        built.model[2].weight.mul_(50)  # type: ignore[index]
+    small = built.model[0].weight.clone()  # type: ignore[index]
     for _ in range(60):
         built.bound_norms(2.0)
-    norm = torch.linalg.matrix_norm(built.model[2].weight, 2)  # type: ignore[index,union-attr,arg-type]
+    norm = torch.linalg.matrix_norm(built.model[2].weight, 2)  # type: ignore[index]
     assert norm.item() == pytest.approx(2.0, rel=1e-3)
-    assert torch.equal(built.model[0].weight, small)  # type: ignore[index,union-attr,arg-type]
+    assert torch.equal(built.model[0].weight, small)  # type: ignore[index]
     assert torch.linalg.matrix_norm(network[2].weight, 2) < 2  # the given model stays as it was
 
 
