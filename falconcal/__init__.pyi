@@ -44,9 +44,12 @@ from .integrations import (
 from .methods import (
     METHODS as METHODS,
     MNF as MNF,
+    SNGP as SNGP,
     SVI as SVI,
     Adversarial as Adversarial,
+    AugMix as AugMix,
     Ensemble as Ensemble,
+    EntropySmoothing as EntropySmoothing,
     Evidential as Evidential,
     Falcon as Falcon,
     Focal as Focal,
@@ -56,6 +59,7 @@ from .methods import (
     LastLayerSVI as LastLayerSVI,
     MCDropout as MCDropout,
     Mixup as Mixup,
+    RegMixup as RegMixup,
 )
 from .metrics import (
     METRICS as METRICS,
@@ -71,8 +75,12 @@ from .models import (
     predict as predict,
 )
 from .recalibration import (
+    DensityAware as DensityAware,
+    EnsembleTemperature as EnsembleTemperature,
     HistogramBinning as HistogramBinning,
     Isotonic as Isotonic,
+    OneCurveIsotonic as OneCurveIsotonic,
+    ParameterisedTemperature as ParameterisedTemperature,
     ScalingBinning as ScalingBinning,
     ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,

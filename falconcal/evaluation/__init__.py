@@ -1,6 +1,7 @@
 """Measuring a model: under graded shift, or everything about one set of predictions."""
 
 from falconcal.evaluation.assessment import Assessment, MetricValue, assess
+from falconcal.evaluation.sets_under_shift import sets_under_shift
 from falconcal.evaluation.under_shift import (
     evaluate,
     score_together,
@@ -16,4 +17,5 @@ __all__ = [
     "score_together",
     "score_under_shift",
     "scores_to_rows",
+    "sets_under_shift",
 ]

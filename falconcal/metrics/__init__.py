@@ -21,6 +21,12 @@ from falconcal.metrics.calibration import (
     signed_gap,
     smooth_calibration_error,
 )
+from falconcal.metrics.conformal import (
+    CONFORMAL_KINDS,
+    ConformalSets,
+    SetSummary,
+    fit_conformal,
+)
 from falconcal.metrics.metric import Metric, Need
 from falconcal.metrics.outlier_detection import OutlierDetection, outlier_detection
 from falconcal.metrics.over_levels import (
@@ -162,10 +168,12 @@ def metrics_without(*needs: Need) -> dict[str, Metric]:
 
 __all__ = [
     "BINS",
+    "CONFORMAL_KINDS",
     "METRICS",
     "POOLED",
     "Accumulator",
     "BrierParts",
+    "ConformalSets",
     "Metric",
     "OutlierDetection",
     "Predictions",
@@ -173,6 +181,7 @@ __all__ = [
     "RiskCoverage",
     "RiskTable",
     "Scores",
+    "SetSummary",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
@@ -185,6 +194,7 @@ __all__ = [
     "confidence_histogram",
     "equal_mass_curve",
     "expected_calibration_error",
+    "fit_conformal",
     "level_curve",
     "macro_ece",
     "maximum_calibration_error",

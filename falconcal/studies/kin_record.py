@@ -21,6 +21,7 @@ def fitted_families(method: Method | None, model: nn.Module) -> list[str]:
     families = _copied(model)
     while method is not None:
         families += shift_directions(getattr(method, "directions", ()))
+        families += getattr(method, "trained_shifts", ())
         method = getattr(method, "base", None)
     return list(dict.fromkeys(families))
 

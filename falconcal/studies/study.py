@@ -46,7 +46,7 @@ from falconcal.training.criterion import CRITERIA, FAMILIES
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
     "note", "outliers", "stored", "drift", "drifted", "examples", "test_examples",
-    "selection_examples", "levels", "variants", "report",
+    "selection_examples", "levels", "variants", "report", "conformal",
 }  # fmt: skip
 CriterionName = Literal["matched_levels", "fixed_levels"]
 REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
@@ -111,6 +111,9 @@ class Study:
     """Validation examples that choose the epoch; None uses all."""
     levels: Count | None = None
     """Levels of each shift to use, from the first; None uses all."""
+    conformal: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Fraction of conformal sets that may miss the true class, measured by level in the report;
+    None makes none."""
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
     """Settings of each method, by its name or by any other name beside a setting ``method``."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
@@ -444,13 +447,20 @@ def _check_members(study: Study, name: str) -> None:
         )
 
 
-def _check_untested(study: Study, name: str, directions: Iterable[str]) -> None:
-    """Refuse a method that calibrates on what the study tests."""
-    both = named_shifts(study.shifts) & named_shifts(directions)
+def _check_untested(study: Study, name: str, trained: Method) -> None:
+    """Refuse a method that is trained on what the study tests."""
+    tested = named_shifts(study.shifts)
+    both = tested & named_shifts(getattr(trained, "directions", ()))
     if both:
         raise UsageError(
             f"methods.{name}: directions holds {', '.join(sorted(both))}, which the study tests: a "
             "study never calibrates on what it tests. Take it out of directions or of shifts."
+        )
+    seen = tested & set(getattr(trained, "trained_shifts", ()))
+    if seen:
+        raise UsageError(
+            f"methods.{name}: its geometric operations are kin of {', '.join(sorted(seen))}, which "
+            "the study tests: set geometric = false."
         )
 
 
@@ -470,7 +480,7 @@ def _check_methods(study: Study) -> None:
                 "would be calibrated."
             )
         _check_members(study, name)
-        _check_untested(study, name, getattr(trained, "directions", ()))
+        _check_untested(study, name, trained)
         if study.drifted is None and getattr(study.method(name), "drifted_examples", None):
             raise UsageError(
                 f"methods.{name}: drifted_examples needs the study's table drifted: say which "

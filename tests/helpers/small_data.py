@@ -27,6 +27,13 @@ def stripes(count: int, seed: int = 0) -> Examples:
     return Examples(images, labels, Bounds(0.0, 1.0), CLASSES)
 
 
+def mislabelled(count: int, seed: int = 0) -> Examples:
+    """Return stripes of which one in five is labelled wrong, so that a temperature is settled."""
+    data = stripes(count, seed)
+    wrong = torch.where(torch.arange(count) % 5 == 0, (data.labels + 1) % 3, data.labels)
+    return Examples(data.inputs, wrong, data.bounds, data.classes)
+
+
 def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:
     """Return a network that learns the stripes in a few steps."""
     torch.manual_seed(seed)

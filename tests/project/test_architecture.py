@@ -27,12 +27,14 @@ ROOMS = [
 SAME_NAMES = {"objectnet", "predictions", "sklearn"}
 # what `import falconcal` gives; all else comes from its room
 PUBLIC_NAMES = [
-    "Adversarial", "Bounds", "DATASETS", "Dataset", "Ensemble", "Evidential", "Examples",
-    "Falcon", "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic",
-    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "MCDropout", "METHODS", "METRICS",
-    "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI", "ScalingBinning",
-    "Shift", "ShiftTemperature", "Temperature", "UserError", "VectorScaling", "accuracy", "assess",
-    "brier_score", "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
+    "Adversarial", "AugMix", "Bounds", "DATASETS", "Dataset", "DensityAware", "Ensemble",
+    "EnsembleTemperature", "EntropySmoothing", "Evidential", "Examples", "Falcon",
+    "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic", "JointGAN",
+    "L2Dropout", "LabelSmoothing", "LastLayerSVI", "MCDropout", "METHODS", "METRICS", "MNF",
+    "MODELS", "Mixup", "OneCurveIsotonic", "ParameterisedTemperature", "Predictions", "RegMixup",
+    "SHIFTS", "SNGP", "STUDIES", "SVI", "ScalingBinning", "Shift", "ShiftTemperature",
+    "Temperature", "UserError", "VectorScaling", "accuracy", "assess", "brier_score",
+    "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
     "expected_calibration_error", "inference", "integrations", "interval", "load", "load_dataset",
     "make_model", "methods", "metrics", "models", "negative_log_likelihood", "paired_difference",
     "predict", "read_predictions", "recalibration", "report", "save", "shifts", "studies",
