@@ -60,6 +60,8 @@ class ShiftTemperature(Calibrator):
     observes: ClassVar[bool] = True
 
     perturbed: Perturbed = "crafted"
+    """Families of shifts for the copies of the validation data, as any calibrator takes them; by
+    default those made for the kind of data."""
     form: Form | Literal["auto"] = "auto"
     """What g is: ``monotone`` for images, signals and texts, ``linear`` for tables (``auto``
     chooses so), ``free`` or ``constant`` by name."""
