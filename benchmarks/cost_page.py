@@ -96,7 +96,7 @@ def sampling(figures: Figures) -> str:
 
 
 def methods(figures: Figures) -> str:
-    """Return a step and a prediction of every method, also those kept in other files."""
+    """Return a step and a prediction of every measured method, also those kept in other files."""
     figures = figures | {name: read_figures(file)[key] for name, (file, key) in ELSEWHERE.items()}
     rows = [
         [
@@ -104,6 +104,7 @@ def methods(figures: Figures) -> str:
             *(shown(figures.get(f"{name}, {what}", [])) for what in ("step", "prediction")),
         ]
         for name in METHODS
+        if any(key.startswith(f"{name}, ") for key in figures)
     ]
     return table(["method", "training step", "prediction"], rows)
 

@@ -55,6 +55,8 @@ class ShiftTemperature(NeighbourCalibrator):
     parameter_names: ClassVar[tuple[str, ...]] = ("weights",)
 
     perturbed: Perturbed = "crafted"
+    """Families of shifts for the copies of the validation data, as any calibrator takes them; by
+    default those made for the kind of data."""
     form: Form | Literal["auto"] = "auto"
     """What g is: ``monotone`` for images, signals and texts, ``linear`` for tables (``auto``
     chooses so), ``free`` or ``constant`` by name."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-import scipy.optimize
+import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 

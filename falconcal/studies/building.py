@@ -15,7 +15,7 @@ from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_conte
 from falconcal.studies.study import Study
 from falconcal.training.criterion import (
     CRITERIA,
-    STEPS,
+    MATCHED_STEPS,
     ShiftedValidation,
     examples_to_judge,
     shifted_validation,
@@ -73,7 +73,7 @@ def study_validation(
     shifts = study.criterion_shifts(dataset.modality)
     examples = examples or study.selection_examples
     if examples is None and criterion.matched:
-        examples = examples_to_judge(1 + STEPS * len(shifts), len(dataset.train))
+        examples = examples_to_judge(1 + MATCHED_STEPS * len(shifts), len(dataset.train))
     return shifted_validation(dataset.validation, reference, shifts, examples, criterion)
 
 

@@ -30,7 +30,7 @@ from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import load_results, write_report
 from falconcal.report.results import Results, open_scores
 from falconcal.shifts import Shift, affine_shifts
-from falconcal.shifts.affine import FAMILIES
+from falconcal.shifts.affine import AFFINE_FAMILIES
 from falconcal.studies import STUDIES, Study, building, find_study
 from falconcal.studies import run as one_run
 from falconcal.studies.building import train_method
@@ -65,7 +65,7 @@ def test_shifts_within_the_augmentation_are_named_by_the_study(name: str) -> Non
     """What training turns and moves by reaches the first level of rotations and translations."""
     found = find_study(name)
     reached = {"rot": DEGREES, "xsh": SHIFT * 32, "ysh": SHIFT * 32, "xys": SHIFT * 32}
-    strengths = {family: levels for family, levels, *_ in FAMILIES}
+    strengths = {family: levels for family, levels, *_ in AFFINE_FAMILIES}
     for shift in found.shifts:
         most = reached.get(shift[:3], 0.0)
         away = [min(level, 360 - level) for level in strengths[shift]]
