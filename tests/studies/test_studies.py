@@ -40,7 +40,7 @@ from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
-from falconcal.training.criterion import STEPS, ShiftedValidation
+from falconcal.training.criterion import MATCHED_STEPS, ShiftedValidation
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.small_studies import TEXT, Silent, everything
@@ -250,7 +250,7 @@ def test_judging_an_epoch_costs_at_most_a_tenth_of_training_it(
     given: list[tuple[int, int]] = []
 
     def record(_: object, __: object, shifts: list[Shift], examples: int, ___: object) -> None:
-        given.append((1 + STEPS * len(shifts), examples))
+        given.append((1 + MATCHED_STEPS * len(shifts), examples))
 
     monkeypatch.setattr(building, "shifted_validation", record)
     kinds = {"newsgroups": "text", "sensors": "signal", "sequential": "sequence"}

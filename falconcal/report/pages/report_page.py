@@ -216,7 +216,7 @@ def _over(text: str, below: str | None) -> str | Cell:
 
 
 def _metric_table(results: Results) -> HtmlTable:
-    rows = [
+    rows: list[list[str | Cell]] = [
         [heading, *(Cell(clean, f"shifted {shifted}") for clean, shifted in cells)]
         for heading, cells in means_by_metric(results).items()
     ]
