@@ -16,6 +16,7 @@ from falconcal.io.output_folder import FAILURES_FOLDER, RunKey
 if TYPE_CHECKING:
     from falconcal.cli.catalogue_tables import Setting
     from falconcal.evaluation.assessment import Assessment
+    from falconcal.evaluation.side_by_side import SideBySide
     from falconcal.inference.inputs import PredictionCounts
     from falconcal.report.results import Results
     from falconcal.studies.tuning.search import Search
@@ -109,8 +110,14 @@ def summary_layouts(results: "Results") -> Iterator[Layout]:
 
 def show_score(found: "Assessment") -> None:
     from falconcal.report.charts.score_charts import bins_words
-    from falconcal.report.pages.score_page import group_rows, interval_notes, metric_rows
+    from falconcal.report.pages.score_page import (
+        group_rows,
+        interval_notes,
+        metric_rows,
+        verdict_sentences,
+    )
 
+    print_text(" ".join(verdict_sentences(found)), style="bold")
     title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
     output.print(table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
     for note in interval_notes(found):
@@ -119,6 +126,23 @@ def show_score(found: "Assessment") -> None:
         title = f"Worst of {len(found.groups)} groups by {found.group_metric}"
         heading = ["Group", "Examples", found.group_metric, "95 % interval"]
         output.print(table(title, heading, group_rows(found, MAX_SHOWN_GROUPS)))
+
+
+def show_side_by_side(both: "SideBySide") -> None:
+    """Print the verdict of each file, all metrics, and the differences from the first file."""
+    from falconcal.report.pages.score_page import interval_notes, verdict_sentences
+    from falconcal.report.pages.side_by_side_page import (
+        DIFFERENCE_HEADING,
+        difference_rows,
+        metric_columns,
+    )
+
+    for name, found in both.assessments.items():
+        print_text(f"{name}: {' '.join(verdict_sentences(found))}", style="bold")
+    output.print(table("Metrics with 95 % intervals", *metric_columns(both)))
+    print_text(interval_notes(found)[0], style="dim")
+    title = f"Differences from {readable(both.reference)}, in pairs"
+    output.print(table(title, DIFFERENCE_HEADING, difference_rows(both)))
 
 
 def table(title: str, heading: list[str], rows: list[list[str]], right: bool = True) -> Table:

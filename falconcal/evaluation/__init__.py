@@ -1,6 +1,7 @@
 """Measuring a model: under graded shift, or everything about one set of predictions."""
 
 from falconcal.evaluation.assessment import Assessment, MetricValue, assess
+from falconcal.evaluation.side_by_side import PairedRow, SideBySide, assess_together
 from falconcal.evaluation.under_shift import (
     evaluate,
     score_together,
@@ -11,7 +12,10 @@ from falconcal.evaluation.under_shift import (
 __all__ = [
     "Assessment",
     "MetricValue",
+    "PairedRow",
+    "SideBySide",
     "assess",
+    "assess_together",
     "evaluate",
     "score_together",
     "score_under_shift",

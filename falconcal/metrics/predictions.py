@@ -194,9 +194,45 @@ class Scores(TopPredictions):
     nll: Tensor
     """-log p(true class) in nats; NaN without a true class."""
     entropy: Tensor
-    """Entropy of the distribution in nats."""
+    """Entropy of the distribution in nats; NaN where the top prediction alone is known."""
     brier: Tensor
     """Squared distance to the one-hot truth; NaN without a true class."""
+
+    @classmethod
+    def from_top_predictions(
+        cls, labels: ArrayLike, predictions: ArrayLike, confidence: ArrayLike
+    ) -> "Scores":
+        """Return scores of top predictions; what needs the other classes is NaN.
+
+        Args:
+            labels: True classes (N,); -1 for no known class.
+            predictions: The most probable classes (N,).
+            confidence: Their probabilities (N,), from 0 to 1.
+
+        Returns:
+            The scores, without NLL, entropy and Brier score.
+
+        Raises:
+            UserError: If the shapes differ, or a confidence is not from 0 to 1.
+        """
+        truth, chosen = as_tensor(labels, "labels"), as_tensor(predictions, "predictions")
+        sure = as_tensor(confidence, "confidences").double()
+        _check_top(truth, chosen, sure)
+        unknown = torch.full_like(sure, torch.nan)
+        return cls(
+            label=truth.long(),
+            confidence=sure,
+            correct=truth == chosen,
+            prediction=chosen.long(),
+            nll=unknown,
+            entropy=unknown,
+            brier=unknown,
+        )
+
+    @property
+    def top_only(self) -> bool:
+        """Whether the top predictions alone are known, not the distributions."""
+        return bool(self.entropy.isnan().any())
 
     def take(self, index: Tensor) -> "Scores":
         """Return the scores of chosen examples, by their positions (K,)."""
@@ -271,6 +307,17 @@ def _of_class(rows: Tensor, labels: Tensor) -> Tensor:
 def _checked_labels(labels: Tensor, rows: Tensor) -> Tensor:
     check_labels(labels, *rows.shape)
     return labels.long()
+
+
+def _check_top(labels: Tensor, predictions: Tensor, confidence: Tensor) -> None:
+    shapes = [shape_of(column) for column in (labels, predictions, confidence)]
+    if len(set(shapes)) > 1 or labels.ndim != 1:
+        raise UserError(
+            "expected a label, a prediction and a confidence per example, three of shape (N,), "
+            f"got {', '.join(map(str, shapes))}."
+        )
+    if not ((confidence >= 0) & (confidence <= 1)).all():  # written so that NaN is outside
+        raise UserError("expected confidences from 0 to 1: for raw scores use their softmax.")
 
 
 def _check_sums(sums: Tensor) -> None:

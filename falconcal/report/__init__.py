@@ -13,6 +13,7 @@ from falconcal.report.charts.figure import drawn
 from falconcal.report.comparison import check_target, load_comparison
 from falconcal.report.pages.report_page import render, sections
 from falconcal.report.pages.score_page import write_score_page
+from falconcal.report.pages.side_by_side_page import write_side_by_side
 from falconcal.report.results import Results, load_results
 from falconcal.report.study_evidence import StudyEvidence, gather_evidence
 from falconcal.report.tables.csv_files import rows_csv
@@ -33,6 +34,7 @@ __all__ = [
     "write_paper",
     "write_report",
     "write_score_page",
+    "write_side_by_side",
     "write_tables",
 ]
 

@@ -15,7 +15,7 @@ SCORE_CHART_WIDTH, SCORE_CHART_HEIGHT = 420, 190
 
 def score_figures(found: Assessment) -> list[Figure]:
     """Return all figures in the order of the page."""
-    figures = [_reliability(found), _histogram(found), _risk_coverage(found)]
+    figures = [reliability_figure(found), _histogram(found), _risk_coverage(found)]
     return [*figures, _groups(found)] if found.groups else figures
 
 
@@ -42,7 +42,7 @@ def bins_words(found: Assessment) -> str:
     return "1 bin" if found.bins == 1 else f"{found.bins} bins"
 
 
-def _reliability(found: Assessment) -> Figure:
+def reliability_figure(found: Assessment) -> Figure:
     table = reliability_table(found).with_columns(
         ((polars.col("from") + polars.col("to")) / 2).alias("middle"),
         (polars.int_range(polars.len()) == 0).alias("first"),

@@ -15,15 +15,21 @@ from falconcal.report.pages.report_page import HtmlTable, render_template
 
 NO_INTERVAL = "-"
 MOST_CLASSES = 50  # named on the page
+NOTABLE_ERROR = 0.01  # of true ECE above the mean gap, from which on it is said beside it
 MOST_ROWS = 50  # of groups on the page; metrics.json has all
 
 
 def write_score_page(
-    found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
+    found: Assessment,
+    directory: str | Path,
+    *,
+    title: str,
+    classes: Sequence[str] = (),
+    source: str = "",
 ) -> Path:
     """Write ``metrics.json``, ``figures/*.svg`` and ``score.html`` of one set of predictions.
 
-    The numbers are written before anything is drawn; a drawing that fails leaves an older page and
+    The page opens with the verdict in words and the reliability diagram. The numbers are written before anything is drawn; a drawing that fails leaves an older page and
     its figures as they were.
 
     Args:
@@ -31,6 +37,7 @@ def write_score_page(
         directory: The folder to write to.
         title: The heading of the page.
         classes: The names of the classes, to be listed on the page.
+        source: What was read, in words, to be said on the page.
 
     Returns:
         The page, ``score.html`` in the folder.
@@ -48,24 +55,29 @@ def write_score_page(
     if not isinstance(found, Assessment):
         raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
     directory = as_path(directory)
-    _write({"metrics.json": found.to_json().encode()}, directory)
+    write_files({"metrics.json": found.to_json().encode()}, directory)
     figures = score_figures(found)
     try:
         files = {f"figures/{name}": content for name, content in drawn(figures).items()}
-        page = _page(found, figures, title, classes)
+        page = _page(found, figures, title, classes, source)
     except DrawingError as error:
         raise not_drawn(error, directory, "score.html", "metrics.json") from None
-    _write({**files, "score.html": page.encode()}, directory)
+    write_files({**files, "score.html": page.encode()}, directory)
     return directory / "score.html"
 
 
-def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequence[str]) -> str:
+def _page(
+    found: Assessment, figures: list[Figure], title: str, classes: Sequence[str], source: str
+) -> str:
     return render_template(
         "score.html.jinja",
         found=found,
+        verdict=verdict_sentences(found),
+        source=readable(source),
         title=readable(title),
         classes=[readable(name) for name in classes[:MOST_CLASSES]],
-        figures_=figures,
+        reliability=figures[:1],
+        figures_=figures[1:],
         bins=bins_words(found),
         metrics=HtmlTable(["Metric", "Value", "95 % interval"], metric_rows(found)),
         notes=interval_notes(found),
@@ -78,7 +90,24 @@ def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequenc
     )
 
 
-def _write(files: dict[str, bytes], directory: Path) -> None:
+def verdict_sentences(found: Assessment) -> list[str]:
+    """Return what the figures come to: in a few words, and why."""
+    sure, right = (found.metrics[name].value for name in ("confidence", "accuracy"))
+    gap, ece = found.metrics["signed_gap"], found.metrics["ece"]
+    words = found.verdict[0].upper() + found.verdict[1:]
+    reason = f"{100 * sure:.1f} % sure on average, right in {100 * right:.1f} % of all cases"
+    if gap.low is not None and gap.high is not None:
+        reason += (
+            f" (95 % interval of the gap: {100 * gap.low:+.1f} to {100 * gap.high:+.1f} points)"
+        )
+    sentences = [f"{words}.", f"{reason}."]
+    if ece.low is not None and ece.low > abs(gap.value) + NOTABLE_ERROR:
+        off = f"{100 * ece.value:.1f} points off"
+        sentences.append(f"Bin by bin it is {off} (ECE): too sure here, not sure enough there.")
+    return sentences
+
+
+def write_files(files: dict[str, bytes], directory: Path) -> None:
     try:
         for name, content in files.items():
             write_bytes(directory / name, content)
@@ -94,9 +123,10 @@ def check_folder(directory: Path) -> None:
 
 def metric_rows(found: Assessment) -> list[list[str]]:
     """Return name, value and interval of every figure, as text."""
-    rows = [[name, *_words(measured)] for name, measured in found.metrics.items()]
+    rows = [[name, *value_words(measured)] for name, measured in found.metrics.items()]
     parts = found.brier_parts
-    for name in ("reliability", "resolution", "uncertainty", "within_bins"):
+    names = ("reliability", "resolution", "uncertainty", "within_bins")
+    for name in names if parts is not None else ():
         words = f"brier, {name.replace('_', ' ')}"
         rows.append([words, f"{getattr(parts, name):.4f}", NO_INTERVAL])
     for coverage, share in found.accuracy_at_coverage.items():
@@ -109,7 +139,7 @@ def group_rows(found: Assessment, most: int) -> list[list[str]]:
     rows = []
     for group in found.groups[:most]:
         bounds = group.interval
-        words = _words(MetricValue(bounds.value, bounds.low, bounds.high))
+        words = value_words(MetricValue(bounds.value, bounds.low, bounds.high))
         rows.append([readable(group.name), f"{group.examples:,}", *words])
     return rows
 
@@ -120,6 +150,9 @@ def interval_notes(found: Assessment) -> list[str]:
         "Intervals resample the examples; a figure with - has none. Calibration errors are biased "
         "upwards: their interval says where the true error lies, and the value may lie above it."
     ]
+    missing = [name for name in METRICS if name not in found.metrics]
+    if missing:
+        notes.append(f"Without the probabilities of all classes there is no {', '.join(missing)}.")
     if found.bins != BINS:
         notes.append(f"Intervals of binned errors are for {BINS} bins only.")
     if found.examples * found.classes > MOST_CLASSWISE:
@@ -136,7 +169,7 @@ def _unwritable(directory: Path, reason: str) -> UserError:
     )
 
 
-def _words(measured: MetricValue) -> list[str]:
+def value_words(measured: MetricValue) -> list[str]:
     if measured.low is None or measured.high is None:
         return [f"{measured.value:.4f}", NO_INTERVAL]
     return [f"{measured.value:.4f}", f"{measured.low:.4f} to {measured.high:.4f}"]

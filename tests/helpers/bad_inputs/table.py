@@ -30,9 +30,9 @@ MODEL = "good/model.safetensors"
 # commands that take a file: the file, the words, the code where the content is wrong, and where
 # something else than a file is there
 READERS: dict[str, tuple[str, tuple[str, ...], int, int]] = {
-    "score, CSV": ("p.csv", ("score", FILE), 1, 2),
-    "score, Parquet": ("p.parquet", ("score", FILE), 1, 2),
-    "score, NPZ": ("p.npz", ("score", FILE), 1, 2),
+    "score, CSV": ("p.csv", ("score", FILE), 2, 2),
+    "score, Parquet": ("p.parquet", ("score", FILE), 2, 2),
+    "score, NPZ": ("p.npz", ("score", FILE), 2, 2),
     "predict, model": ("model.safetensors", ("predict", FILE, "good/rows.csv"), 1, 1),
     "predict, CSV": ("rows.csv", ("predict", MODEL, FILE), 1, 2),
     "predict, NPY": ("x.npy", ("predict", MODEL, FILE), 1, 2),
