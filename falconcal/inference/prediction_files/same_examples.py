@@ -12,7 +12,7 @@ from falconcal.metrics.predictions import PredictionRecord, Predictions, Scores
 
 
 def same_examples(files: Sequence[PredictionFile]) -> list[PredictionRecord]:
-    """Return the predictions of several files, their classes in the order of the first file.
+    r"""Return the predictions of several files, their classes in the order of the first file.
 
     Args:
         files: What ``read_predictions`` returned, of the same examples in the same order.
@@ -26,8 +26,8 @@ def same_examples(files: Sequence[PredictionFile]) -> list[PredictionRecord]:
     Example:
         >>> import pathlib, falconcal
         >>> from falconcal.inference import same_examples
-        >>> _ = pathlib.Path("a.csv").write_text("label,p_cat,p_dog\\ncat,0.9,0.1\\n")
-        >>> _ = pathlib.Path("b.csv").write_text("label,p_dog,p_cat\\ncat,0.3,0.7\\n")
+        >>> _ = pathlib.Path("a.csv").write_text("label,p_cat,p_dog\ncat,0.9,0.1\n")
+        >>> _ = pathlib.Path("b.csv").write_text("label,p_dog,p_cat\ncat,0.3,0.7\n")
         >>> files = [falconcal.read_predictions(name) for name in ("a.csv", "b.csv")]
         >>> [record.probs.tolist() for record in same_examples(files)]
         [[[0.9, 0.1]], [[0.7, 0.3]]]

@@ -1,6 +1,6 @@
 """The page of one set of predictions: ``score.html``, ``metrics.json`` and the figures as SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import falconcal
@@ -29,8 +29,9 @@ def write_score_page(
 ) -> Path:
     """Write ``metrics.json``, ``figures/*.svg`` and ``score.html`` of one set of predictions.
 
-    The page opens with the verdict in words and the reliability diagram. The numbers are written before anything is drawn; a drawing that fails leaves an older page and
-    its figures as they were.
+    The page opens with the verdict in words and the reliability diagram. The numbers are written
+    before anything is drawn; a drawing that fails leaves an older page and its figures as they
+    were.
 
     Args:
         found: What ``falconcal.assess`` returned.
@@ -54,15 +55,24 @@ def write_score_page(
     """
     if not isinstance(found, Assessment):
         raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
-    directory = as_path(directory)
-    write_files({"metrics.json": found.to_json().encode()}, directory)
     figures = score_figures(found)
+    return write_numbers_and_page(
+        found.to_json(), figures, lambda: _page(found, figures, title, classes, source), directory
+    )
+
+
+def write_numbers_and_page(
+    numbers: str, figures: list[Figure], page: Callable[[], str], directory: str | Path
+) -> Path:
+    """Write ``metrics.json``, then the figures and ``score.html``, all of these or none."""
+    directory = as_path(directory)
+    _write({"metrics.json": numbers.encode()}, directory)
     try:
         files = {f"figures/{name}": content for name, content in drawn(figures).items()}
-        page = _page(found, figures, title, classes, source)
+        files["score.html"] = page().encode()
     except DrawingError as error:
         raise not_drawn(error, directory, "score.html", "metrics.json") from None
-    write_files({**files, "score.html": page.encode()}, directory)
+    _write(files, directory)
     return directory / "score.html"
 
 
@@ -107,7 +117,7 @@ def verdict_sentences(found: Assessment) -> list[str]:
     return sentences
 
 
-def write_files(files: dict[str, bytes], directory: Path) -> None:
+def _write(files: dict[str, bytes], directory: Path) -> None:
     try:
         for name, content in files.items():
             write_bytes(directory / name, content)

@@ -8,17 +8,15 @@ import falconcal
 from falconcal.errors import UserError, described, readable
 from falconcal.evaluation.assessment import Assessment, MetricValue
 from falconcal.evaluation.side_by_side import SideBySide
-from falconcal.io.atomic import as_path
 from falconcal.metrics import METRICS
-from falconcal.report.charts.engine import DrawingError, not_drawn
-from falconcal.report.charts.figure import Figure, drawn
+from falconcal.report.charts.figure import Figure
 from falconcal.report.charts.score_charts import reliability_figure
 from falconcal.report.pages.report_page import HtmlTable, render_template
 from falconcal.report.pages.score_page import (
     interval_notes,
     value_words,
     verdict_sentences,
-    write_files,
+    write_numbers_and_page,
 )
 
 DIFFERENCE_HEADING = ["File", "Metric", "Difference", "95 % interval", "p", "In words"]
@@ -50,16 +48,10 @@ def write_side_by_side(
     """
     if not isinstance(both, SideBySide):
         raise UserError(f"expected what assess_together found, got {described(both)}.")
-    directory = as_path(directory)
-    write_files({"metrics.json": both.to_json().encode()}, directory)
     figures = _figures(both)
-    try:
-        files = {f"figures/{name}": content for name, content in drawn(figures).items()}
-        page = _page(both, figures, title, sources)
-    except DrawingError as error:
-        raise not_drawn(error, directory, "score.html", "metrics.json") from None
-    write_files({**files, "score.html": page.encode()}, directory)
-    return directory / "score.html"
+    return write_numbers_and_page(
+        both.to_json(), figures, lambda: _page(both, figures, title, sources), directory
+    )
 
 
 def difference_rows(both: SideBySide) -> list[list[str]]:
