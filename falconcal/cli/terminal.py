@@ -1,5 +1,7 @@
 """What the command prints: text as it is, and tables."""
 
+import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +37,11 @@ def print_text(words: str, console: Console = output, style: str | None = None) 
     """
     lines = "\n".join(readable(line) for line in words.split("\n"))
     console.print(lines, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(content: Any) -> None:
+    """Print data for programs, nothing else, on standard output."""
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def show_outcome(outcome: "PredictionCounts", target: Path, threshold: float | None) -> None:
@@ -110,14 +117,9 @@ def summary_layouts(results: "Results") -> Iterator[Layout]:
 
 def show_score(found: "Assessment") -> None:
     from falconcal.report.charts.score_charts import bins_words
-    from falconcal.report.pages.score_page import (
-        group_rows,
-        interval_notes,
-        metric_rows,
-        verdict_sentences,
-    )
+    from falconcal.report.pages.score_page import group_rows, interval_notes, metric_rows
 
-    print_text(" ".join(verdict_sentences(found)), style="bold")
+    print_text(" ".join(found.sentences), style="bold")
     title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
     output.print(table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
     for note in interval_notes(found):
@@ -130,7 +132,7 @@ def show_score(found: "Assessment") -> None:
 
 def show_side_by_side(both: "SideBySide") -> None:
     """Print the verdict of each file, all metrics, and the differences from the first file."""
-    from falconcal.report.pages.score_page import interval_notes, verdict_sentences
+    from falconcal.report.pages.score_page import interval_notes
     from falconcal.report.pages.side_by_side_page import (
         DIFFERENCE_HEADING,
         difference_rows,
@@ -138,7 +140,7 @@ def show_side_by_side(both: "SideBySide") -> None:
     )
 
     for name, found in both.assessments.items():
-        print_text(f"{name}: {' '.join(verdict_sentences(found))}", style="bold")
+        print_text(f"{name}: {' '.join(found.sentences)}", style="bold")
     output.print(table("Metrics with 95 % intervals", *metric_columns(both)))
     print_text(interval_notes(found)[0], style="dim")
     title = f"Differences from {readable(both.reference)}, in pairs"

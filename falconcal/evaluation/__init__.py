@@ -1,6 +1,7 @@
 """Measuring a model: under graded shift, or everything about one set of predictions."""
 
 from falconcal.evaluation.assessment import Assessment, MetricValue, assess
+from falconcal.evaluation.row_chart import plot_rows
 from falconcal.evaluation.side_by_side import PairedRow, SideBySide, assess_together
 from falconcal.evaluation.under_shift import (
     evaluate,
@@ -17,6 +18,7 @@ __all__ = [
     "assess",
     "assess_together",
     "evaluate",
+    "plot_rows",
     "score_together",
     "score_under_shift",
     "scores_to_rows",

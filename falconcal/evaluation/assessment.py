@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING
 
+import polars
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
+from falconcal.drawing.record_html import record_html
 from falconcal.errors import UsageError, UserError, described, unknown_name_error
 from falconcal.evidence import Group, by_group, interval
 from falconcal.evidence.groups import listed_groups
@@ -29,9 +31,14 @@ from falconcal.metrics.binning import bin_index
 from falconcal.metrics.metric import Need
 from falconcal.metrics.metric_inputs import labelled, labelled_predictions
 from falconcal.metrics.predictions import Data, PredictionRecord, Predictions, Scores, as_record
+from falconcal.metrics.reliability_bins import reliability_bins_table
+
+if TYPE_CHECKING:
+    import altair
 
 COVERAGES = (0.9, 0.8, 0.5)
 HISTOGRAM_CELLS = 20
+NOTABLE_ERROR = 0.01  # of true ECE above the mean gap, from which on it is said beside it
 UNSURE_GAP = 0.05  # beyond this, an interval of the gap around 0 tells nothing
 CURVE_POINTS = 200  # a line drawn through more looks the same
 MOST_BINS = 1000
@@ -97,6 +104,48 @@ class Assessment:
     def verdict(self) -> str:
         """What the figures come to, in words, such as "24 points underconfident"."""
         return verdict_words(self.metrics["signed_gap"])
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict and what it rests on, one sentence each."""
+        sure, right = (self.metrics[name].value for name in ("confidence", "accuracy"))
+        gap, ece = self.metrics["signed_gap"], self.metrics["ece"]
+        bounds = f"{100 * (gap.low or 0):+.1f} to {100 * (gap.high or 0):+.1f}"
+        reason = f"{100 * sure:.1f} % sure on average, right in {100 * right:.1f} % of all cases"
+        found = [
+            f"{self.verdict[0].upper()}{self.verdict[1:]}.",
+            f"{reason} (95 % interval of the gap: {bounds} points).",
+        ]
+        if ece.low is not None and ece.low > abs(gap.value) + NOTABLE_ERROR:
+            off = f"{100 * ece.value:.1f} points off"
+            found.append(f"Bin by bin it is {off} (ECE): too sure here, not sure enough there.")
+        return found
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return the metrics as a table: metric, value, low and high."""
+        rows = [(name, one.value, one.low, one.high) for name, one in self.metrics.items()]
+        types = {"metric": polars.String} | dict.fromkeys(("value", "low", "high"), polars.Float64)
+        return polars.DataFrame(rows, schema=types, orient="row")
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart, with the verdict over it."""
+        from falconcal.drawing.reliability_chart import reliability_chart
+
+        return reliability_chart(reliability_bins_table(self.reliability), self.sentences[0])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict and the metrics."""
+        return record_html(self.sentences, ["Metric", "Value", "95 % interval"], self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            [
+                name,
+                f"{one.value:.4f}",
+                "" if one.low is None else f"{one.low:.4f} to {one.high:.4f}",
+            ]
+            for name, one in self.metrics.items()
+        ]
 
     def to_json(self) -> str:
         """Return the figures, without the curves, as JSON."""
@@ -212,16 +261,6 @@ def _class_count(whole: Predictions | None, scores: Scores) -> int:
     if whole is not None:
         return whole.classes
     return 1 + max(int(scores.label.max()), int(scores.prediction.max()))
-
-
-def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Tensor, Tensor]:
-    """Return the bounds of a share at each number of hits among counts (Wilson, JASA 1927)."""
-    z = float(ndtri((1 + level) / 2))
-    share = hits / counts
-    middle = (share + z**2 / (2 * counts)) / (1 + z**2 / counts)
-    spread = share * (1 - share) / counts + z**2 / (4 * counts**2)
-    half = z / (1 + z**2 / counts) * spread.sqrt()
-    return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
 
 
 def _by_group(

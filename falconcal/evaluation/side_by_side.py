@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+import polars
+
+from falconcal.drawing.record_html import record_html
 from falconcal.errors import UserError
 from falconcal.evaluation.assessment import Assessment, assess
 from falconcal.evidence import Difference, holm, paired_test
@@ -69,17 +72,32 @@ class SideBySide:
     differences: list[PairedRow]
     """The differences from the reference, one row per set and metric."""
 
+    def to_frame(self) -> polars.DataFrame:
+        """Return the differences as a table, one row per set and metric."""
+        rows = [
+            {"name": row.name, "metric": row.metric, **asdict(row.difference), "p_holm": row.p_holm}
+            for row in self.differences
+        ]
+        return polars.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdicts and the differences from the reference."""
+        verdicts = [f"{name}: {one.sentences[0]}" for name, one in self.assessments.items()]
+        heading = ["Compared with " + self.reference, "Metric", "Difference", "95 % interval", "p"]
+        cells = [
+            [row.name, row.metric, f"{row.difference.value:+.4f}",
+             f"{row.difference.low:+.4f} to {row.difference.high:+.4f}", f"{row.p_holm:.3g}"]
+            for row in self.differences
+        ]  # fmt: skip
+        return record_html(verdicts, heading, cells)
+
     def to_json(self) -> str:
         """Return the figures of all sets and the differences as JSON."""
         found = {
             "reference": self.reference,
             "files": {name: json.loads(one.to_json()) for name, one in self.assessments.items()},
-            "differences": [
-                {"name": row.name, "metric": row.metric, **asdict(row.difference),
-                 "p_holm": row.p_holm}
-                for row in self.differences
-            ],
-        }  # fmt: skip
+            "differences": self.to_frame().to_dicts(),
+        }
         return json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

@@ -3,15 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy
 import torch
 from torch import Tensor
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.core.batch import shape_of
 from falconcal.data.input_checks import check_labels
+from falconcal.drawing.record_html import record_html
 from falconcal.errors import UserError, described
+
+if TYPE_CHECKING:
+    import altair
 
 # log of the smallest normal float64: the NLL of a true class given probability 0 is 708.4, finite
 LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
@@ -142,6 +147,18 @@ class Predictions:
             correct[unsure] = rows.argmax(1) == self.labels[unsure]
         return TopPredictions(self.labels.cpu(), confidence.double().cpu(), correct.cpu())
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+        """Return the probabilities (N, C) to NumPy, and to all that takes its arrays."""
+        return numpy.array(self.probs.double().cpu().numpy(), dtype=dtype, copy=copy)
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart."""
+        return self.scores().plot()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many predictions, how right and how sure."""
+        return self.scores()._repr_html_()
+
     def scores(self) -> "Scores":
         """Reduce each example to the numbers that tables and figures need, on the CPU."""
         log_probs = self.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
@@ -227,6 +244,22 @@ class Scores(TopPredictions):
             nll=unknown,
             entropy=unknown,
             brier=unknown,
+        )
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart."""
+        from falconcal.drawing.reliability_chart import reliability_chart
+        from falconcal.metrics.calibration import reliability_curve
+        from falconcal.metrics.reliability_bins import reliability_bins_table
+
+        return reliability_chart(reliability_bins_table(reliability_curve(self)))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many predictions, how right and how sure."""
+        from falconcal.metrics.notebook_figures import notebook_figures
+
+        return record_html(
+            [f"{len(self):,} predictions."], ["Figure", "Value"], notebook_figures(self)
         )
 
     @property

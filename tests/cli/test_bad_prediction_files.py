@@ -11,6 +11,7 @@ import polars
 import pytest
 from numpy.lib import format as npy
 
+from falconcal.inference.prediction_files.own_files import RUN_COLUMNS
 from tests.helpers.bad_inputs.trying import Case, ask, snapshot
 
 HEAD = "label,p_0,p_1\n"
@@ -56,7 +57,12 @@ FILES: dict[str, tuple[str, bytes | str, str, tuple[str, ...]]] = {
     "a sum of 0.9": ("p.csv", HEAD + "0,0.8,0.1\n", "sum to 1", ()),
     "a sum of 1.3": ("p.csv", HEAD + "0,0.8,0.5\n", "sum to 1", ()),
     "a sum of 0": ("p.csv", HEAD + "0,0,0\n", "sum to 1", ()),
-    "a sum beyond rounding": ("p.csv", HEAD + "0,0.5,0.3\n", "more than rounding", ("--normalise",)),
+    "a sum beyond rounding": (
+        "p.csv",
+        HEAD + "0,0.5,0.3\n",
+        "more than rounding",
+        ("--normalise",),
+    ),
     "rounded rows": ("p.csv", HEAD + "0,0.8,0.19\n", "--normalise", ()),
     "NaN": ("p.csv", HEAD + "0,nan,0.1\n", "got NaN", ()),
     "NaN in a top prediction": ("p.csv", TOP + "0,0,nan\n", "got NaN", ()),
@@ -69,11 +75,26 @@ FILES: dict[str, tuple[str, bytes | str, str, tuple[str, ...]]] = {
     "a percent sign": ("p.csv", "y_true,y_prob\n1,85%\n", "expected a number", ()),
     "a confidence above 1": ("p.csv", TOP + "0,0,3\n", "got 3", ()),
     "logits unsaid": ("p.csv", HEAD + "0,2.5,-1\n", "--logits", ()),
-    "an infinite logit": ("p.csv", "label,logit_0,logit_1\n0,inf,0\n", "finite logit", ("--logits",)),
-    "no finite logit": ("p.csv", "label,logit_0,logit_1\n0,-inf,-inf\n", "at least one", ("--logits",)),
+    "an infinite logit": (
+        "p.csv",
+        "label,logit_0,logit_1\n0,inf,0\n",
+        "finite logit",
+        ("--logits",),
+    ),
+    "no finite logit": (
+        "p.csv",
+        "label,logit_0,logit_1\n0,-inf,-inf\n",
+        "at least one",
+        ("--logits",),
+    ),
     "an unknown number": ("p.csv", HEAD + "2,0.8,0.2\n", "from 0 to 1, got '2'", ()),
     "an unknown name": ("p.csv", "label,p_cat,p_dog\ncow,1,0\n", "got 'cow'", ()),
-    "three labels of two classes": ("p.csv", "label,probability\n0,.1\n1,.2\n2,.3\n", "--positive", ()),
+    "three labels of two classes": (
+        "p.csv",
+        "label,probability\n0,.1\n1,.2\n2,.3\n",
+        "--positive",
+        (),
+    ),
     "names without the positive": ("p.csv", "label,probability\nyes,.1\nno,.2\n", "--positive", ()),
     "a label of -1": ("p.csv", HEAD + "-1,0.8,0.2\n", "no known class", ()),
     "a fractional label": ("p.csv", HEAD + "0.5,0.8,0.2\n", "got '0.5'", ()),
@@ -106,25 +127,71 @@ FILES: dict[str, tuple[str, bytes | str, str, tuple[str, ...]]] = {
     "decimal commas": ("p.csv", HEAD + '0,"0,8","0,2"\n', "decimal point", ()),
     "2 GB in NPY": ("p.npy", declaring(TWO_GIGABYTES), "2,147,483,648", ("--truth", "good.csv")),
     "2 GB in NPZ": ("p.npz", archive_declaring(TWO_GIGABYTES), "2,147,483,648", ()),
-    "pickled": ("p.npz", arrays(labels=numpy.array([0, "a"], object), probabilities=[[1.0, 0.0]] * 2), "pickled", ()),
-    "arrays of three axes": ("p.npz", arrays(labels=[0], probabilities=[[[1.0, 0.0]]]), "got shape", ()),
-    "arrays of other lengths": ("p.npz", arrays(labels=[0], probabilities=[[1.0, 0.0]] * 2), "as many examples", ()),
-    "too few names of classes": ("p.npz", arrays(labels=[0], probabilities=[[1.0, 0.0]], classes=["a"]), "expected 2 names", ()),
+    "pickled": (
+        "p.npz",
+        arrays(labels=numpy.array([0, "a"], object), probabilities=[[1.0, 0.0]] * 2),
+        "pickled",
+        (),
+    ),
+    "arrays of three axes": (
+        "p.npz",
+        arrays(labels=[0], probabilities=[[[1.0, 0.0]]]),
+        "got shape",
+        (),
+    ),
+    "arrays of other lengths": (
+        "p.npz",
+        arrays(labels=[0], probabilities=[[1.0, 0.0]] * 2),
+        "as many examples",
+        (),
+    ),
+    "too few names of classes": (
+        "p.npz",
+        arrays(labels=[0], probabilities=[[1.0, 0.0]], classes=["a"]),
+        "expected 2 names",
+        (),
+    ),
     "JSON of another layout": ("p.json", "[1, 2]", "orient='split'", ()),
     "JSON of uneven rows": ("p.json", split(["label", "p_0"], [0, 1, 2]), "as many cells", ()),
     "JSON nested deeply": ("p.json", "[" * 5000, "cannot be read as JSON", ()),
-    "null in Parquet": ("p.parquet", table(label=[0, 1], p_0=[1.0, None], p_1=[0.0, 1.0]), "empty cell", ()),
-    "lists in Parquet": ("p.parquet", table(label=[0], p_0=[[1.0]], p_1=[0.0]), "expected numbers", ()),
+    "null in Parquet": (
+        "p.parquet",
+        table(label=[0, 1], p_0=[1.0, None], p_1=[0.0, 1.0]),
+        "empty cell",
+        (),
+    ),
+    "lists in Parquet": (
+        "p.parquet",
+        table(label=[0], p_0=[[1.0]], p_1=[0.0]),
+        "expected numbers",
+        (),
+    ),
     "a run's scores of another type": (
         "p.parquet",
-        table(**dict.fromkeys(["shift", "level", "example", "label", "prediction", "confidence", "correct", "nll", "entropy", "brier"], ["x"])),
-        "the scores of a run", (),
+        table(**{name: ["x"] for name in RUN_COLUMNS}),
+        "the scores of a run",
+        (),
     ),
-    "predictions without truth": ("p.csv", "row,label,confidence,entropy\n0,1,0.5,0.1\n", "--truth", ()),
-    "truth of another length": ("p.csv", "p_0,p_1\n1,0\n", "1 predictions", ("--truth", "good.csv")),
+    "predictions without truth": (
+        "p.csv",
+        "row,label,confidence,entropy\n0,1,0.5,0.1\n",
+        "--truth",
+        (),
+    ),
+    "truth of another length": (
+        "p.csv",
+        "p_0,p_1\n1,0\n",
+        "1 predictions",
+        ("--truth", "good.csv"),
+    ),
     "another extension": ("p.xlsx", "x", "ends in", ()),
-    "other labels in a second file": ("p.csv", HEAD + "1,0.8,0.2\n1,0.4,0.6\n", "other labels", ("good.csv",)),
-}  # fmt: skip
+    "other labels in a second file": (
+        "p.csv",
+        HEAD + "1,0.8,0.2\n1,0.4,0.6\n",
+        "other labels",
+        ("good.csv",),
+    ),
+}
 
 
 def test_there_are_at_least_sixty() -> None:

@@ -113,11 +113,14 @@ def test_a_submission_of_many_classes(tmp_path: Path) -> None:
 
 SOLUTION_MISTAKES = {
     "a missing identifier": ("id,target\n1,0\n", r"submission\.csv, line 3, .*'id'.*got '2'"),
-    "a doubled identifier": ("id,target\n1,0\n1,1\n2,1\n", r"solution\.csv, line 3, .*got '1' again"),
+    "a doubled identifier": (
+        "id,target\n1,0\n1,1\n2,1\n",
+        r"solution\.csv, line 3, .*got '1' again",
+    ),
     "an empty label": ("id,target\n2,\n1,0\n", r"solution\.csv, line 2, column 'target': .*empty"),
     "two columns": ("id,a,b\n1,0,0\n2,1,1\n", r"solution\.csv: .*Name it with --labels"),
     "other identifiers": ("row,target\n1,0\n2,1\n3,1\n", r"2 predictions of .*got 3: .*--id"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", SOLUTION_MISTAKES)
@@ -211,9 +214,7 @@ def test_the_data_of_an_evaluation_with_mlflow(tmp_path: Path) -> None:
 
 def test_the_table_of_an_evaluation_with_mlflow(tmp_path: Path) -> None:
     """eval_results_table.json: pandas' layout "split"."""
-    rows = [
-        [[1.5], y, int(p > 0.5), p] for p, y in zip(POSITIVE, BINARY_TRUTH, strict=True)
-    ]
+    rows = [[[1.5], y, int(p > 0.5), p] for p, y in zip(POSITIVE, BINARY_TRUTH, strict=True)]
     table = {"columns": ["inputs", "target", "prediction", "prediction_proba"], "data": rows}
     (tmp_path / "eval_results_table.json").write_text(json.dumps(table))
     check_binary(read_predictions(tmp_path / "eval_results_table.json"))

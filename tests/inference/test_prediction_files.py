@@ -22,11 +22,11 @@ from falconcal.evaluation.assessment import (
     MOST_CLASSWISE,
     MOST_GROUPS,
     assess,
-    wilson_bounds,
 )
 from falconcal.inference.prediction_files import read_predictions
 from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions
+from falconcal.metrics.reliability_bins import wilson_bounds
 from falconcal.report.charts import engine
 from falconcal.report.pages import report_page as page_module
 from falconcal.report.pages.score_page import write_score_page

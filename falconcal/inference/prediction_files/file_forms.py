@@ -60,7 +60,7 @@ def find_layout(
     chosen = [one for one in fitting if options.form in (None, one.form)]
     if len(chosen) == 1:
         return chosen[0]
-    raise _ambiguous(table, chosen) if chosen else _none_fits(table, names, options)
+    raise _ambiguous(table, chosen) if chosen else _none_fits(table, options)
 
 
 def _fitting(table: OpenTable, names: Sequence[str], options: ReadOptions) -> Iterator[Layout]:
@@ -202,7 +202,7 @@ def _ambiguous(table: OpenTable, fitting: Sequence[Layout]) -> UsageError:
     )
 
 
-def _none_fits(table: OpenTable, names: Sequence[str], options: ReadOptions) -> UsageError:
+def _none_fits(table: OpenTable, options: ReadOptions) -> UsageError:
     if table.kind == "array":
         usual = "logits" if options.logits else "probabilities"
         wanted = f"there is no array {options.probabilities or usual!r}"

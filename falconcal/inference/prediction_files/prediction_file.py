@@ -1,10 +1,15 @@
 """What was read from a file of predictions."""
 
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from falconcal.errors import UserError
 from falconcal.metrics.predictions import PredictionRecord, Predictions
+
+if TYPE_CHECKING:
+    import altair
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,3 +49,11 @@ class PredictionFile:
                 "the scores of its top predictions."
             )
         return self.record
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what was found, and the figures of the predictions."""
+        return f"<p>{escape(f'{self.path.name}: {self.found}')}</p>{self.record._repr_html_()}"
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram of the predictions as an Altair chart."""
+        return self.record.plot()

@@ -15,7 +15,6 @@ from falconcal.report.pages.report_page import HtmlTable, render_template
 
 NO_INTERVAL = "-"
 MOST_CLASSES = 50  # named on the page
-NOTABLE_ERROR = 0.01  # of true ECE above the mean gap, from which on it is said beside it
 MOST_ROWS = 50  # of groups on the page; metrics.json has all
 
 
@@ -82,7 +81,7 @@ def _page(
     return render_template(
         "score.html.jinja",
         found=found,
-        verdict=verdict_sentences(found),
+        verdict=found.sentences,
         source=readable(source),
         title=readable(title),
         classes=[readable(name) for name in classes[:MOST_CLASSES]],
@@ -98,23 +97,6 @@ def _page(
         ),
         version=falconcal.__version__,
     )
-
-
-def verdict_sentences(found: Assessment) -> list[str]:
-    """Return what the figures come to: in a few words, and why."""
-    sure, right = (found.metrics[name].value for name in ("confidence", "accuracy"))
-    gap, ece = found.metrics["signed_gap"], found.metrics["ece"]
-    words = found.verdict[0].upper() + found.verdict[1:]
-    reason = f"{100 * sure:.1f} % sure on average, right in {100 * right:.1f} % of all cases"
-    if gap.low is not None and gap.high is not None:
-        reason += (
-            f" (95 % interval of the gap: {100 * gap.low:+.1f} to {100 * gap.high:+.1f} points)"
-        )
-    sentences = [f"{words}.", f"{reason}."]
-    if ece.low is not None and ece.low > abs(gap.value) + NOTABLE_ERROR:
-        off = f"{100 * ece.value:.1f} points off"
-        sentences.append(f"Bin by bin it is {off} (ECE): too sure here, not sure enough there.")
-    return sentences
 
 
 def _write(files: dict[str, bytes], directory: Path) -> None:

@@ -15,7 +15,6 @@ from falconcal.report.pages.report_page import HtmlTable, render_template
 from falconcal.report.pages.score_page import (
     interval_notes,
     value_words,
-    verdict_sentences,
     write_numbers_and_page,
 )
 
@@ -102,7 +101,7 @@ def _figures(both: SideBySide) -> list[Figure]:
 def _page(both: SideBySide, figures: list[Figure], title: str, sources: Sequence[str]) -> str:
     sentences = []
     for name, one in both.assessments.items():
-        first, *others = verdict_sentences(one)
+        first, *others = one.sentences
         sentences.append([f"{readable(name)}: {first}", " ".join(others)])
     return render_template(
         "side_by_side.html.jinja",
