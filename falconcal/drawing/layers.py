@@ -1,6 +1,6 @@
 """Layers of marks over one small table, which the chart carries with it."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import altair
 import polars
@@ -23,7 +23,9 @@ def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.Layer
 
 def in_house_style(chart: ChartT) -> ChartT:
     """Return a chart for a notebook: the fonts and sizes of the reports, on white."""
-    parts = {name: dict(CONFIG[name]) for name in ("axis", "header", "legend", "view")}
+    parts: dict[str, Any] = {
+        name: dict(CONFIG[name]) for name in ("axis", "header", "legend", "view")
+    }
     for part in parts.values():
         part.update({key: NOTEBOOK_INK for key, value in part.items() if value == "currentColor"})
     styled: ChartT = chart.configure(

@@ -79,8 +79,9 @@ def _chosen(rows: Any, metric: str, by: str | None) -> polars.DataFrame:
 
 def _as_polars(rows: Any) -> polars.DataFrame:
     try:
-        return narwhals.from_native(rows, eager_only=True).to_polars()
+        table: polars.DataFrame = narwhals.from_native(rows, eager_only=True).to_polars()
     except TypeError:
         raise UserError(
             f"expected a table of rows, as falconcal.evaluate returns it, got {described(rows)}."
         ) from None
+    return table

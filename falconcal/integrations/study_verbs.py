@@ -160,11 +160,9 @@ def run_study(
 
     Example:
         >>> import falconcal
-        >>> found = falconcal.run_study(
-        ...     "digits", "small", methods=["dropout"], smoke=True, report=False, announce=None
-        ... )
-        >>> found.failed, found.summary["method"].to_list()
-        ({}, ['dropout'])
+        >>> falconcal.run_study("digit")
+        Traceback (most recent call last):
+        falconcal.errors.UsageError: unknown study 'digit'. Did you mean 'digits'?
     """
     wanted = [*changes, *([f"seeds={seeds}"] if seeds is not None else [])]
     chosen = None if settings is None else as_path(settings)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
-from pydantic.json_schema import PydanticInvalidForJsonSchema
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from falconcal.core.settings import described_settings
 from falconcal.data import DATASETS
@@ -18,6 +17,10 @@ from falconcal.studies.study import Study
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 NOT_IN_FILES = {"trust", "seed"}  # given by the caller; by --seeds
 REQUIRED = ["name", "dataset", "model", "shifts", "methods"]
+TABLES_OF_FILES = {  # that become something else when a file is read
+    "smoke": "Changes for falconcal run --smoke, with keys as for --set.",
+    "sweeps": "Keys as for --set with lists of values: one variant per value.",
+}
 BEGIN_WITH = ("dropout", "falcon")  # methods of the commented file
 
 
@@ -35,10 +38,12 @@ def study_schema() -> dict[str, Any]:
     properties = _properties(Study)
     for name, known in (("dataset", DATASETS), ("model", MODELS)):
         properties[name] = {**_named(known), "description": properties[name]["description"]}
-    for name, known in (("shifts", SHIFTS), ("selection_shifts", SHIFTS), ("outliers", OUTLIERS)):
-        properties[name]["items"] = {"anyOf": [{"enum": list(known)}, {"type": "string"}]}
+    names = {"shifts": list(SHIFTS), "selection_shifts": list(SHIFTS), "outliers": list(OUTLIERS)}
+    for name, entries in names.items():
+        properties[name]["items"] = {"anyOf": [{"enum": entries}, {"type": "string"}]}
     properties["methods"] |= {"properties": _methods(), "additionalProperties": {"type": "object"}}
-    properties["smoke"] = {"type": "object", "description": "Changes for falconcal run --smoke."}
+    for name, meaning in TABLES_OF_FILES.items():
+        properties[name] = {"type": "object", "description": meaning}
     return {
         "$schema": DRAFT,
         "title": "A study of falconcal",
@@ -140,7 +145,8 @@ def _method_lines() -> list[str]:
     lines = ["# One table per method; falconcal list methods --settings shows all settings.", ""]
     for name in BEGIN_WITH:
         lines += [f"[methods.{name}]", "epochs = 10"]
-        for setting, text in described_settings(METHODS[name]).items():
+        method: Any = METHODS[name]
+        for setting, text in described_settings(method).items():
             if setting not in (*NOT_IN_FILES, "epochs"):
                 lines.append(f"# {setting}: {' '.join(text.split())}")
         lines.append("")

@@ -97,6 +97,7 @@ def test_figures_by_hand(kind: str, tmp_path: Path) -> None:
     # most confident first: wrong, right, right, wrong
     assert found.risk_coverage.risk.tolist() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 2])
     assert found.accuracy_at_coverage == pytest.approx({0.9: 0.5, 0.8: 2 / 3, 0.5: 0.5})
+    assert found.brier_parts is not None
     assert found.brier_parts.score == pytest.approx(values["brier"])
     assert found.histogram[:, [11, 13, 15, 17]].tolist() == [[1, 0, 0, 1], [0, 1, 1, 0]]
     assert found.histogram.sum() == 4

@@ -180,7 +180,7 @@ def _layout(
         if beside is not None:
             return beside.seen()
         file = table.read([str(column)])
-        return TrueClasses(file.path, file.place, file.frame[column].drop_nulls()).seen()
+        return TrueClasses(file.path, file.place, file.frame.to_series().drop_nulls()).seen()
 
     matched = beside.matched_by if beside is not None else None
     return find_layout(table, [column, options.groups, matched], seen, options)

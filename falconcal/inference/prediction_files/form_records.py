@@ -31,7 +31,7 @@ def make_record(
         return _positive_record(table, labels, options)
     values = probability_matrix(table, logits=options.logits, normalise=options.normalise)
     classes = table.layout.classes
-    truth = labels.numbers(classes, named=table.layout.named)
+    truth = labels.class_numbers(classes, named=table.layout.named)
     return _predictions(values, truth, logits=options.logits), classes
 
 

@@ -33,9 +33,7 @@ class TrueClasses(Rows):
         """Return the different labels, in the order of numbers or of letters."""
         return in_order(self.texts().unique().to_list())
 
-    def numbers(  # type: ignore[override] - of classes
-        self, classes: tuple[str, ...], *, named: bool
-    ) -> numpy.ndarray:
+    def class_numbers(self, classes: tuple[str, ...], *, named: bool) -> numpy.ndarray:
         """Return the number of each example's class, (N,)."""
         self.check_filled(self.column)
         return _named_numbers(self, classes) if named else _whole_numbers(self, classes)
