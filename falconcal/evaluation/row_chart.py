@@ -8,6 +8,7 @@ import polars
 from falconcal.drawing.layers import HOVER_SIZE, in_house_style, layered
 from falconcal.drawing.theme import COLOURS
 from falconcal.errors import UserError, described, unknown_name_error
+from falconcal.evaluation.under_shift import CLEAN
 from falconcal.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def plot_rows(rows: Any, metric: str = "ece", by: str | None = None) -> "altair.
     panel = layered(layers, table).properties(width=PANEL_SIDE, height=PANEL_SIDE * 0.75)
     shifts = table["shift"].unique(maintain_order=True).to_list()
     facet = altair.Facet("shift:N", sort=shifts, title=None)
-    return in_house_style(panel.facet(facet, columns=min(ROW_PANELS, len(shifts))))
+    chart = panel.facet(facet, columns=min(ROW_PANELS, len(shifts)), spacing=16)
+    # a shared axis would hang under the holes of the last row
+    return in_house_style(chart.resolve_axis(x="independent"))
 
 
 def _chosen(rows: Any, metric: str, by: str | None) -> polars.DataFrame:
@@ -74,6 +77,8 @@ def _chosen(rows: Any, metric: str, by: str | None) -> polars.DataFrame:
         raise unknown_name_error("metric", metric, known)
     line = polars.col(by).cast(polars.String) if by is not None else polars.lit("")
     kept = table.filter(polars.col("metric") == metric, polars.col("level").is_not_null())
+    shifted = kept.filter(polars.col("shift") != CLEAN)  # every shift has the clean level, too
+    kept = shifted if len(shifted) else kept
     return kept.select("shift", "level", "value", line.alias("line"))
 
 

@@ -14,7 +14,7 @@ from tests.helpers.report_study import make_study
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
-    folder = make_study(tmp_path_factory.mktemp("stored"))
+    folder = make_study(tmp_path_factory.mktemp("stored") / "run")
     return StudyResult(folder, {"falcon, seed 1": "<b>no memory</b>"})
 
 

@@ -25,6 +25,7 @@ def test_the_stored_outputs_are_whole(path: Path) -> None:
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     kinds = [one["output_type"] for cell in cells for one in cell["outputs"]]
     assert "error" not in kinds
+    assert "site-packages" not in path.read_text()  # nor any other folder of one machine
     data = [one.get("data", {}) for cell in cells for one in cell["outputs"]]
     assert any("<table>" in "".join(one.get("text/html", "")) for one in data)
     assert any("image/png" in one for one in data)
