@@ -216,7 +216,7 @@ def tune_study(
         >>> import falconcal
         >>> falconcal.tune_study("digits", "falkon", trials=1)
         Traceback (most recent call last):
-        falconcal.errors.UsageError: unknown method 'falkon'. Did you mean 'falcon'?
+        falconcal.errors.UsageError: unknown method of the study digits 'falkon'. Did you mean ...
     """
     from falconcal.studies.tuning import need_optuna
 

@@ -26,11 +26,11 @@ def test_a_study_from_python(tmp_path: Path) -> None:
     found = falconcal.run_study("digits", tmp_path / "out", announce=lines.append, **words)  # type: ignore[arg-type]
     assert found.failed == {}
     assert found.rows["method"].unique().to_list() == ["dropout"]
-    assert lines[0].startswith("dropout, seed 0: training for ")
+    assert lines[0] == "dropout (reference), seed 0: training for 1 epochs"
     assert lines[-1].startswith("dropout, seed 0: done in ")
     lines.clear()
     falconcal.run_study("digits", tmp_path / "out", announce=lines.append, **words)  # type: ignore[arg-type]
-    assert lines == ["dropout, seed 0: already complete"]
+    assert lines == ["dropout, seed 0: already complete"]  # and the reference is not needed
 
 
 def test_a_study_that_is_not_there_is_named() -> None:
