@@ -167,6 +167,11 @@ def mean_criterion(rows: list[Row], weight: float) -> float:
 
 def write_page(rows: list[Row]) -> None:
     """Put the table into the page on the method."""
+    write_between("docs/method.md", "entropy weight", "entropy_weight", shown(rows))
+
+
+def shown(rows: list[Row]) -> str:
+    """Return the table, and what was chosen."""
     heading = ["network", *[PLAIN if w == PLAIN else f"{w:g}" for w in (PLAIN, *WEIGHTS)]]
     lines = [
         [name, *[cell(rows, name, weight) for weight in (PLAIN, *WEIGHTS)]] for name in NETWORKS
@@ -174,8 +179,7 @@ def write_page(rows: list[Row]) -> None:
     means = [f"{mean_criterion(rows, weight):.3f}" for weight in (PLAIN, *WEIGHTS)]  # type: ignore[arg-type]
     harm = ["", *[str(len(harmed(rows, weight))) for weight in WEIGHTS]]
     lines += [["mean criterion", *means], ["networks harmed", *harm]]
-    text = f"{table(heading, lines)}\n\nChosen by the rule: {chosen(rows):g}."
-    write_between("docs/method.md", "entropy weight", "entropy_weight", text)
+    return f"{table(heading, lines)}\n\nChosen by the rule: {chosen(rows):g}."
 
 
 def cell(rows: list[Row], network: str, weight: float | str) -> str:
