@@ -57,8 +57,8 @@ class Falcon(TrainingMethod):
 
     Needs the range of the inputs (``bounds``); token models are perturbed at their embedding, which
     is found in the model. A step costs about twice a plain one; ``calibration_fraction`` makes
-    training cheaper. The defaults are the paper's where it gives a value, except ``entropy_weight``,
-    which was chosen on validation data of several networks.
+    training cheaper. The defaults are the paper's where it gives a value, but ``entropy_weight``
+    was chosen on validation data of several networks.
 
     Raises:
         UserError: If the range of the inputs is not known, or they lie outside of it.
