@@ -51,7 +51,6 @@ from falconcal.cli.terminal import (
     print_json,
     print_text,
     show_failures,
-    show_trial,
     show_trials,
 )
 
@@ -242,12 +241,15 @@ def tune_method(
 
 
 def _search(search: "Search", workers: int) -> list["TrialRow"]:
+    from falconcal.cli.progress import TrialLines, calling
     from falconcal.studies.tuning.search import check_request, tune
 
     try:
         check_request(search, workers)
         announce_search(search)
-        return tune(search, workers, show_trial)
+        lines = TrialLines(output, len(list(search.plan())))
+        with calling(lines.print_if_due):
+            return tune(search, workers, lines, lines.begin)
     except KeyboardInterrupt:
         words = f"Interrupted. Finished trials are kept in {search.directory}."
         print_text(f"{words} To resume: {command_line()}", errors)

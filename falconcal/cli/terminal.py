@@ -181,15 +181,30 @@ def show_trial(row: dict[str, Any]) -> None:
     print_text(words)
 
 
+def show_family_agreement(agreement: Mapping[str, float]) -> None:
+    """Print how each family of the criterion ranks the trials beside the others; warn of some."""
+    if not agreement:
+        return
+    words = ", ".join(f"{name} {correlation:+.2f}" for name, correlation in agreement.items())
+    print_text(f"Rank correlation of each family with the mean of the others: {words}.")
+    for name in (name for name, correlation in agreement.items() if correlation < 0):
+        print_text(
+            f"Warning: {name} ranks the trials against the other families; the criterion means "
+            "little there. Leave it out with selection_shifts, or do more trials."
+        )
+
+
 def show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
     from falconcal.report.charts.trial_charts import (
         HEADING,
         best_cells,
+        family_agreement,
         rank_correlations,
         write_history,
     )
 
     output.print(table("Best trials, by validation data", HEADING, best_cells(rows)))
+    show_family_agreement(family_agreement(rows))
     for name, (correlation, trials) in rank_correlations(rows).items():
         print_text(
             f"Rank correlation of criterion and mean micro ECE on test data, {name}: "

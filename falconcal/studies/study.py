@@ -18,7 +18,7 @@ from falconcal.errors import UsageError, unknown_name_error
 from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
 from falconcal.io.parsing import parse_toml
 from falconcal.io.report_roles import read_roles
-from falconcal.methods import METHODS, make_method, plain_settings
+from falconcal.methods import METHODS, Ensemble, make_method, plain_settings
 from falconcal.models import check_model
 from falconcal.shifts import (
     AnyShift,
@@ -412,6 +412,18 @@ def _check_shifts(study: Study) -> None:
             )
 
 
+def _check_members(study: Study, name: str) -> None:
+    """Refuse an ensemble of finished runs of a method that the study does not have."""
+    method = study.method(name)
+    if not isinstance(method, Ensemble) or method.members == "trained":
+        return
+    if all(study.method(other) != method.base for other in study.methods):
+        raise UsageError(
+            f'methods.{name}: members = "finished" expects base = "METHOD", a method of the study '
+            "whose runs are joined, got a base that is none of them."
+        )
+
+
 def _check_untested(study: Study, name: str, directions: Iterable[str]) -> None:
     """Refuse a method that calibrates on what the study tests."""
     both = named_shifts(study.shifts) & named_shifts(directions)
@@ -437,6 +449,7 @@ def _check_methods(study: Study) -> None:
                 "calibrated, or a table base of its own; without it an untrained network "
                 "would be calibrated."
             )
+        _check_members(study, name)
         _check_untested(study, name, getattr(trained, "directions", ()))
         if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
             raise UsageError(

@@ -60,8 +60,10 @@ FIXED_LEVELS = CRITERIA["fixed_levels"]
 
 # crafted families by the kind of data, for criteria whose levels are matched; of twelve families of
 # images those that rank networks as the tested shifts do: docs/results/criterion.md
+IMAGE_FAMILIES = ("elastic_warp", "patch_shuffle", "occlusion")
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "image": ("elastic_warp", "patch_shuffle", "occlusion"),
+    "image": IMAGE_FAMILIES,
+    "sequence": IMAGE_FAMILIES,  # of pixels: shifts act on the image before it is read
     "signal": ("sensor_noise", "gain", "group_offset", "time_warp"),
     "text": ("word_drop", "word_shuffle"),
 }

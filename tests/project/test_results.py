@@ -11,6 +11,7 @@ from benchmarks import (
     criterion,
     digits_methods,
     digits_results,
+    entropy_weight,
     metric_speed,
     mnist_results,
     promise,
@@ -18,6 +19,7 @@ from benchmarks import (
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import PAGES, put_between, render
 from benchmarks.timing import read_figures, repeated, shown
+from falconcal import Falcon
 from tests.helpers.paths import ROOT
 
 
@@ -50,6 +52,12 @@ def test_the_promise_is_written_from_what_is_kept() -> None:
 
 def test_the_choice_of_the_criterion_is_written_from_what_is_kept() -> None:
     assert (PAGES / "criterion.md").read_text() == criterion.page()
+
+
+def test_the_default_entropy_weight_is_the_one_that_the_rule_chooses() -> None:
+    rows = entropy_weight.read()
+    assert Falcon().entropy_weight == entropy_weight.chosen(rows)
+    assert entropy_weight.shown(rows) in (ROOT / "docs" / "method.md").read_text()
 
 
 def test_a_criterion_that_ranks_as_the_test_does_agrees_fully() -> None:

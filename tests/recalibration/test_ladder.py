@@ -103,6 +103,7 @@ def test_strengths_are_matched_to_accuracy_by_linear_interpolation() -> None:
     assert matched(falling, 0.5)[0] == pytest.approx(0.5)
     still = Shift("still", (0.0, 1.0, 2.0), lambda x, *_: x)
     assert matched(still, 0.5) == (2.0,)  # never reached: the harshest
+    assert matched_strengths(falling, (0.2, 0.1, 0.0), (0.5,), 0.5) == (0.0,)  # worse than a guess
 
 
 def learned() -> nn.Module:
