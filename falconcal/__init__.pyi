@@ -27,6 +27,7 @@ from .errors import (
 from .evaluation import (
     assess as assess,
     evaluate as evaluate,
+    plot_rows as plot_rows,
 )
 from .evidence import (
     interval as interval,
@@ -40,6 +41,8 @@ from .inference import (
 from .integrations import (
     FalconClassifier as FalconClassifier,
     FalconStep as FalconStep,
+    run_study as run_study,
+    tune_study as tune_study,
 )
 from .methods import (
     METHODS as METHODS,
@@ -85,6 +88,9 @@ from .recalibration import (
     ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,
     VectorScaling as VectorScaling,
+)
+from .report import (
+    write_report as write_report,
 )
 from .shifts import (
     SHIFTS as SHIFTS,

@@ -17,6 +17,7 @@ from falconcal.cli.options import (
     ChangesOption,
     DevicesOption,
     EarlierSettingsOption,
+    JsonOption,
     MachinesOption,
     MeasureWhenOption,
     MethodsOption,
@@ -47,6 +48,7 @@ from falconcal.cli.terminal import (
     announce_search,
     errors,
     output,
+    print_json,
     print_text,
     show_failures,
     show_trials,
@@ -96,6 +98,7 @@ def run(
     smoke: SmokeOption = False,
     measure: MeasureWhenOption = "now",
     tensorboard: TensorboardOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train the methods of a study, measure them under shift, and write a report.
 
@@ -111,7 +114,7 @@ def run(
     where: dict[str, int | str | None] = {"devices": devices, "num_nodes": num_nodes}
     where |= {"strategy": strategy, "precision": precision}
     with process_group():
-        output.quiet = not is_first_process()
+        output.quiet = json or not is_first_process()
         found = with_devices(find_study(study, wanted, settings, smoke, trust_code or ()), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
@@ -120,7 +123,7 @@ def run(
         later = measure == "later"
         failed = _run(found, directory, *names, executor, tensorboard, later)
         if is_first_process():
-            _conclude(directory, failed, later)
+            _conclude(directory, failed, later, json)
 
 
 def _make_executor(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
@@ -159,7 +162,9 @@ def _run(
         raise typer.Exit(FAILED) from None
 
 
-def _conclude(directory: Path, failed: dict["RunKey", str], measure_later: bool) -> None:
+def _conclude(
+    directory: Path, failed: dict["RunKey", str], measure_later: bool, json: bool
+) -> None:
     """Write the report of the complete runs, and print which failed and how to try again."""
     from falconcal.cli.reports import report  # not above, so that the help lists run first
 
@@ -167,7 +172,7 @@ def _conclude(directory: Path, failed: dict["RunKey", str], measure_later: bool)
         if measure_later:
             print_text(f"Not measured under shift yet. To measure: falconcal measure {directory}")
         elif (directory / "rows.parquet").exists():
-            report(directory)
+            report(directory, json=json)
     finally:  # also if the figures cannot be drawn
         if failed:
             show_failures(directory, failed, command_line())
@@ -206,6 +211,7 @@ def tune_method(
     settings: EarlierSettingsOption = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Choose the settings of a method on validation data alone, and keep every trial.
 
@@ -226,7 +232,10 @@ def tune_method(
         found, method, trials, directory, storage, seed, prune=prune,
         also_score_test=also_score_test,
     )  # fmt: skip
+    output.quiet = json
     rows = _search(search, workers)
+    if json:
+        print_json(rows)
     show_trials(directory, rows)
     check_chosen(rows, search.target.name)
 

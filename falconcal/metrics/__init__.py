@@ -75,6 +75,7 @@ METRICS: dict[str, Metric] = {
     "nll": Metric(
         negative_log_likelihood,
         "mean NLL",
+        needs=("labels", "distribution"),
         limits=(0.0, -LOWEST_LOG),
         resampling="mean",
         values=lambda scores: scores.nll.double(),
@@ -83,6 +84,7 @@ METRICS: dict[str, Metric] = {
     "brier": Metric(
         brier_score,
         "Brier score",
+        needs=("labels", "distribution"),
         limits=(0.0, 2.0),
         resampling="mean",
         values=lambda scores: scores.brier.double(),
@@ -90,7 +92,7 @@ METRICS: dict[str, Metric] = {
     "entropy": Metric(
         predictive_entropy,
         "mean entropy",
-        needs=(),
+        needs=("distribution",),
         better=None,
         best=None,
         limits=(0.0, math.inf),

@@ -19,9 +19,9 @@ from tests.helpers.stripes import load_stripes
 PACKAGE = ROOT / "falconcal"
 # imports point back along this line
 ROOMS = [
-    "errors", "core", "io", "data", "shifts", "metrics", "models", "evidence", "training",
-    "recalibration", "methods", "inference", "evaluation", "studies", "report", "integrations",
-    "cli",
+    "errors", "core", "io", "drawing", "data", "shifts", "metrics", "models", "evidence",
+    "training", "recalibration", "methods", "inference", "evaluation", "studies", "report",
+    "integrations", "cli",
 ]  # fmt: skip
 # file names that may occur twice: a dataset and its stored shift, two kinds of predictions
 SAME_NAMES = {"objectnet", "predictions", "sklearn"}
@@ -37,8 +37,8 @@ PUBLIC_NAMES = [
     "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
     "expected_calibration_error", "inference", "integrations", "interval", "load", "load_dataset",
     "make_model", "methods", "metrics", "models", "negative_log_likelihood", "paired_difference",
-    "predict", "read_predictions", "recalibration", "report", "save", "shifts", "studies",
-    "training",
+    "plot_rows", "predict", "read_predictions", "recalibration", "report", "run_study", "save",
+    "shifts", "studies", "training", "tune_study", "write_report",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -7,12 +7,13 @@ import altair
 import polars
 import scipy  # its parts are loaded when they are first used
 
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import COLOURS
 from falconcal.errors import UserError
 from falconcal.io.atomic import write_bytes
 from falconcal.io.parsing import parse_json
 from falconcal.io.trial_rows import TrialRow, best_of, is_eligible, shortfalls
-from falconcal.report.charts.figure import Figure, drawn, grid, layered, whole_numbers
-from falconcal.report.charts.theme import COLOURS
+from falconcal.report.charts.figure import Figure, drawn, grid, whole_numbers
 
 HEADING = ["Method", "Trials", "Enough", "Pruned", "Failed", "Criterion", "Accuracy", "Required"]
 TRIAL_GROUPS = ("accurate enough", "not accurate enough", "pruned")
