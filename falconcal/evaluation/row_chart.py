@@ -60,7 +60,8 @@ def plot_rows(rows: Any, metric: str = "ece", by: str | None = None) -> "altair.
     facet = altair.Facet("shift:N", sort=shifts, title=None)
     chart = panel.facet(facet, columns=min(ROW_PANELS, len(shifts)), spacing=16)
     # a shared axis would hang under the holes of the last row
-    return in_house_style(chart.resolve_axis(x="independent"))
+    shown: altair.FacetChart = in_house_style(chart.resolve_axis(x="independent"))
+    return shown
 
 
 def _chosen(rows: Any, metric: str, by: str | None) -> polars.DataFrame:

@@ -25,12 +25,15 @@ def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def run_here(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_here(
+    *arguments: str, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Return the same from this process, where everything is imported already."""
     output, errors = io.StringIO(), io.StringIO()
     with (
-        mock.patch.dict(os.environ, ENVIRONMENT),
+        mock.patch.dict(os.environ, {**ENVIRONMENT, **environment}),
         mock.patch.object(sys, "argv", ["falconcal", *arguments]),
+        mock.patch.object(sys, "path", list(sys.path)),
         contextlib.chdir(folder or Path.cwd()),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
