@@ -21,7 +21,6 @@ from falconcal.cli.options import (
     TrustOption,
 )
 from falconcal.cli.terminal import errors, output, print_text, show_outcome, show_score
-from falconcal.io.output_folder import model_file
 
 if TYPE_CHECKING:
     from falconcal.inference.inputs.input_source import InputSource
@@ -95,7 +94,7 @@ def predict_inputs(
     name = source.resolve().name if source.is_dir() else source.stem
     target = out if out is not None else Path("runs") / "predict" / f"{name}.csv"
     check_output(target, source)
-    saved = load(model_file(model), trust_code or ())
+    saved = load(model, trust_code or ())
     threshold = choose_threshold(saved.metadata, reject_below, risk)
     opened = open_inputs(source, saved.metadata)
     _print_doubts(saved.metadata, opened, risk)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.distributed_c10d import _get_default_store
 
+from falconcal.core.model_inputs import Inputs, each_tensor
 from falconcal.errors import UsageError, UserError
 
 
@@ -120,9 +121,9 @@ def check_same(fingerprint: int) -> None:
         )
 
 
-def fingerprint(inputs: Tensor, labels: Tensor, before: int = 0) -> int:
+def fingerprint(inputs: Inputs, labels: Tensor, before: int = 0) -> int:
     """Return a checksum of a batch and of those before it."""
-    for tensor in (labels, inputs):
+    for tensor in (labels, *each_tensor(inputs)):
         content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         before = zlib.crc32(content.numpy().data, before)
     return before

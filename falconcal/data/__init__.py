@@ -15,7 +15,9 @@ from falconcal.core.settings import call_checked, check_settable
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
 from falconcal.data.bounds import Bounds
 from falconcal.data.dataset import Dataset
+from falconcal.data.given_data import as_part
 from falconcal.data.images import Images
+from falconcal.data.loader import Loader
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Augment, Examples, Part, TensorBatches
 from falconcal.data.preparation import Preparation
 from falconcal.data.sets import (
@@ -64,10 +66,12 @@ __all__ = [
     "Examples",
     "Framing",
     "Images",
+    "Loader",
     "Part",
     "Preparation",
     "TensorBatches",
     "Texts",
+    "as_part",
     "load_dataset",
     "load_test",
     "sample",

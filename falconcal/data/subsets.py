@@ -89,7 +89,7 @@ def select(part: Part, which: Tensor) -> Part:
     if isinstance(part, StreamedImages):
         files = [part.files[index] for index in which.tolist()]
         return replace(part, files=files, labels=part.labels[which])
-    return part.first(len(which))  # a user's own kind of part has no other subset
+    return part.head(len(which))  # a user's own kind of part has no other subset
 
 
 def _texts(texts: Texts, which: Tensor) -> Texts:

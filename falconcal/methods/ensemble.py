@@ -8,12 +8,13 @@ table of methods, has FALCON members and no adversarial training.
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from falconcal.core.method import Base, Method, build_untrained, innermost_method, with_seed
+from falconcal.core.model_inputs import call_model, packed
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.core.registry import look_up
 from falconcal.core.settings import Count, settings
@@ -104,8 +105,10 @@ class EnsembleModel(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return mean_probabilities(torch.stack([member(inputs) for member in self.members]))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        given = packed(inputs, named)
+        logits = [call_model(member, given) for member in self.members]
+        return mean_probabilities(torch.stack(logits))
 
 
 def member_seed(seed: int, number: int) -> int:

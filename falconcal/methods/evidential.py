@@ -9,12 +9,13 @@ over the first epochs.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falconcal.core.model_inputs import call_model, packed
 from falconcal.core.module_state import at_least_float32
 from falconcal.core.settings import Count, NonNegative, settings
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
@@ -81,8 +82,9 @@ class EvidentialModel(nn.Module):
         self.model, self.form = model, form
         self.training = model.training  # else all submodules would count as held in the other mode
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return torch.log1p(EVIDENCE[self.form](at_least_float32(self.model(inputs))))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        outputs = call_model(self.model, packed(inputs, named))
+        return torch.log1p(EVIDENCE[self.form](at_least_float32(outputs)))
 
 
 def _exp(outputs: Tensor) -> Tensor:

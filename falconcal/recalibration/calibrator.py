@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from falconcal.core.batch import Batches
 from falconcal.core.method import Base, build_untrained
-from falconcal.core.module_state import check_module
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, Fraction, settings
 from falconcal.data import Examples
@@ -99,7 +99,7 @@ class Calibrator(abc.ABC):
             UserError: If ``validation`` is missing, or ``train`` where the base needs it.
         """
         check_module(model)
-        fitted = model
+        fitted = model = without_wrapper(model)
         if self.base is not None:
             fitted = self.base.fit(model, needed("train", train), needed("validation", validation))
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers

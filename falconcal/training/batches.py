@@ -74,7 +74,6 @@ class BatchSlices:
             self.whole.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
-        for inputs, labels in checked_batches(self.whole):
-            if len(inputs) >= self.parts:
-                mine = (tensor.tensor_split(self.parts)[self.part] for tensor in (inputs, labels))
-                yield tuple(mine)  # type: ignore[misc]
+        for batch in checked_batches(self.whole):
+            if len(batch[1]) >= self.parts:
+                yield batch.split(self.parts)[self.part]

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from falconcal.core.batch import check_batches, check_reiterable, checked_batches
+from falconcal.core.model_inputs import Inputs, map_inputs
 from falconcal.core.module_state import check_module, submodules_in_eval, to_weights_dtype
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.randomness import seeded_random
@@ -35,7 +36,7 @@ from falconcal.training.step import (
     bounds_of,
 )
 
-MakeAuxiliary = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
+MakeAuxiliary = Callable[[Inputs, Bounds | None], dict[str, nn.Module]]
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,13 @@ def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]
     return steps, _auxiliary_networks(task, inputs, bounds)
 
 
-def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Tensor) -> Tensor:
+def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Inputs) -> Inputs:
     """Return inputs on the device of training, in the type of the weights and its precision."""
-    return as_precise(fabric, to_weights_dtype(model, fabric.to_device(inputs)))
+    there = to_weights_dtype(model, map_inputs(fabric.to_device, inputs))
+    return map_inputs(partial(as_precise, fabric), there)
 
 
-def _first_inputs(task: TrainingTask) -> Tensor:
+def _first_inputs(task: TrainingTask) -> Inputs:
     """Return the inputs of the first batch, which says what the data looks like."""
     with torch.random.fork_rng():
         inputs, _ = next(iter(checked_batches(task.train)), (torch.empty(0), None))
@@ -147,7 +149,7 @@ def _first_inputs(task: TrainingTask) -> Tensor:
 
 
 def _auxiliary_networks(
-    task: TrainingTask, inputs: Tensor, bounds: Bounds | None
+    task: TrainingTask, inputs: Inputs, bounds: Bounds | None
 ) -> dict[str, nn.Module]:
     if task.make_auxiliary is None:
         return {}

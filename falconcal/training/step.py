@@ -12,6 +12,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from falconcal.core.batch import Batch
+from falconcal.core.model_inputs import Inputs, call_model, main_of, map_inputs
 from falconcal.core.module_state import channels_last, explain_model_errors
 from falconcal.core.perturbation_point import PerturbationPoint
 from falconcal.core.randomness import combined_seed
@@ -48,7 +50,7 @@ class TrainingProcesses:
             return mine
         return int(self.total(torch.tensor(mine, device=parts[0].device)))
 
-    def span(self, part: Tensor) -> tuple[int, int]:
+    def span(self, part: Inputs) -> tuple[int, int]:
         """Return the number of examples before this process's part, and in the whole batch."""
         if self.count == 1:
             return 0, len(part)
@@ -102,7 +104,7 @@ class Step:
     """
 
     model: nn.Module
-    inputs: Tensor  # (N, ...)
+    inputs: Inputs  # (N, ...), one tensor, or several
     labels: Tensor  # (N,)
     epoch: int
     epochs: int
@@ -131,7 +133,7 @@ class Step:
         """Return the model's output on the clean batch, checked: (N, C)."""
         if not self.keep_input_gradient:
             with explain_model_errors(self.inputs):
-                return self._checked(self.model(self.inputs))
+                return self._checked(call_model(self.model, self.inputs))
         self.kept_point = self.point()
         if self.kept_point.requires_grad:
             self.kept_point.retain_grad()
@@ -142,7 +144,11 @@ class Step:
             )
 
     def logits_at(self, point: Tensor) -> Tensor:
-        """Return the model's output with another point at its perturbation point: (N, C)."""
+        """Return the model's output with another point at its perturbation point: (N, C).
+
+        Places that a mask of the batch hides, and padding, stay as they are.
+        """
+        point = self.perturbation_point.kept(self.inputs, point)
         if not self.perturbation_point.moves_inputs and not point.requires_grad:
             # the value is the point's, and the gradient still reaches the embedding
             clean = self.point()
@@ -169,7 +175,7 @@ class StepContext:
     model: nn.Module
     wrapped: nn.Module  # the model, for training
     seed: int
-    convert: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # as training needs
+    convert: Callable[[Inputs], Inputs] = field(default=lambda inputs: inputs)  # as training needs
     classes: tuple[str, ...] | None = None
     bounds: Bounds | None = None
     perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
@@ -178,12 +184,10 @@ class StepContext:
     training_examples: int | None = None
 
 
-def make_step(
-    context: StepContext, batch: tuple[Tensor, Tensor], epoch: int, epochs: int, index: int
-) -> Step:
+def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index: int) -> Step:
     """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
     inputs, labels = batch
-    inputs = to_channels_last(context.convert(inputs))
+    inputs = map_inputs(to_channels_last, context.convert(inputs))
     return Step(
         model=context.wrapped,
         inputs=inputs,
@@ -211,7 +215,7 @@ def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(combined_seed(seed, epoch, index))
 
 
-def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
+def bounds_of(batches: Batches, stated: StatedBounds, inputs: Inputs) -> Bounds | None:
     """Return the bounds stated, or those that travel with the data; tokens have none."""
     if stated != "data":
         return stated
@@ -226,10 +230,10 @@ def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds 
     return bounds
 
 
-def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
+def check_batch(inputs: Inputs, labels: Tensor, bounds: Bounds | None = None) -> None:
     """Check a batch before it fails with an unclear error or is silently clipped."""
     check_inputs(inputs)
     if bounds is not None:
-        bounds.check(inputs)
+        bounds.check(main_of(inputs))
     if (labels < 0).any():
         raise UserError("training needs a true class for every example, got labels below 0.")

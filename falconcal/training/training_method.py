@@ -2,9 +2,10 @@
 
 import abc
 
-from torch import Tensor, nn
+from torch import nn
 
-from falconcal.core.module_state import check_module
+from falconcal.core.model_inputs import Inputs
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.settings import settings
 from falconcal.data import Batches, Bounds
 from falconcal.training.common_settings import TrainingSettings
@@ -47,7 +48,7 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         """Return the module that is trained and returned: the model itself unless overridden."""
         return model
 
-    def auxiliary(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:  # noqa: ARG002
+    def auxiliary(self, inputs: Inputs, bounds: Bounds | None) -> dict[str, nn.Module]:  # noqa: ARG002
         """Return networks to train beside the model, for inputs such as these; by default none."""
         return {}
 
@@ -72,7 +73,7 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         """
         check_module(model)
         return fit_objectives(
-            self.build(model),
+            self.build(without_wrapper(model)),
             train,
             validation,
             self.objectives(),
