@@ -36,12 +36,20 @@ def close_process_group() -> None:
         distributed.destroy_process_group()
 
 
+def started_processes() -> tuple[int, int]:
+    """Return how many processes torchrun started on each machine, and on how many; else 1 and 1."""
+    if not distributed.is_torchelastic_launched():
+        return 1, 1
+    everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    return here, everywhere // here
+
+
 def settings_for_torchrun(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of training, with the devices and nodes of torchrun if it runs."""
     if not distributed.is_torchelastic_launched():
         return dict(asked)
-    everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    found = {"devices": here, "num_nodes": everywhere // here}
+    here, nodes = started_processes()
+    found = {"devices": here, "num_nodes": nodes}
     for name, number in found.items():
         if asked.get(name, number) != number:
             raise UsageError(
@@ -102,6 +110,13 @@ def broadcast_from_first(numbers: list[float]) -> list[float]:
         return numbers
     first: list[float] = _exchanged(torch.tensor(numbers, dtype=torch.float64))[0].tolist()
     return first
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes; the tensor itself stays as it is."""
+    total = value.clone()
+    distributed.all_reduce(total)
+    return total
 
 
 def take_statistics_from_first(model: nn.Module) -> None:

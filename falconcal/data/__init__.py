@@ -13,7 +13,7 @@ from falconcal.core.batch import Batches
 from falconcal.core.registry import look_up
 from falconcal.core.settings import call_checked, check_settable
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
-from falconcal.data.bounds import Bounds
+from falconcal.data.bounds import Bounds, ChannelBounds
 from falconcal.data.dataset import Dataset
 from falconcal.data.given_data import as_part
 from falconcal.data.images import Images
@@ -62,6 +62,7 @@ __all__ = [
     "Augment",
     "Batches",
     "Bounds",
+    "ChannelBounds",
     "Dataset",
     "Examples",
     "Framing",

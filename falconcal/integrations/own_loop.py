@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from falconcal.core.array_conversion import as_tensor
 from falconcal.core.batch import Batch, BatchForm, read_batch
+from falconcal.core.distributed import rank, sum_over_processes, world_size
 from falconcal.core.model_inputs import Inputs, ModelInputs, map_inputs
 from falconcal.core.module_state import (
     check_module,
@@ -43,7 +45,8 @@ class FalconStep:
 
     The steps are those of ``Falcon.fit``, to the bit. Schedulers work on your optimiser, and on
     ``calibration_optimizer``. Only the weights of the module change: mode, ``requires_grad`` and
-    hooks stay.
+    hooks stay. Inside a ``DistributedDataParallel`` of your own the bins are those of the whole
+    batch, of all processes.
 
     Args:
         model: Any module that gives logits.
@@ -87,10 +90,11 @@ class FalconStep:
         _check_parts(optimizer, falcon)
         self.form = BatchForm(labels, perturb, weights)
         self.falcon, self.model = falcon or Falcon(), model
+        self._bare = model.module if isinstance(model, DistributedDataParallel) else model
         _check_settings(self.falcon)
         if self.falcon.dropout is not None:
             set_dropout(model, self.falcon.dropout)
-        self.epoch, self._batch = 1, 0
+        self.epoch, self._batch, self._finished = 1, 0, 0
         self._objectives = self.falcon.objectives()
         self._resting = submodules_in_eval(model)
         weights_to_channels_last(model)
@@ -104,7 +108,7 @@ class FalconStep:
 
     def epochs(self) -> Iterator[int]:
         """Iterate over the epochs, which annealing needs; puts the model into training mode."""
-        for epoch in range(1, self.falcon.epochs + 1):
+        for epoch in range(self._finished + 1, self.falcon.epochs + 1):
             self.epoch, self._batch = epoch, 0
             train_except(self.model, self._resting)
             yield epoch
@@ -125,6 +129,34 @@ class FalconStep:
             return {}
         return self._run_waiting()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs besides the model and your optimiser.
+
+        Returns:
+            The epoch, and the state of ``calibration_optimizer``. Take it at the end of an epoch.
+
+        Raises:
+            UserError: Batches are waiting to make a step together.
+        """
+        if self._waiting:
+            raise UserError(
+                f"expected no batches that wait for others, got {len(self._waiting)} of "
+                f"accumulate={self.falcon.accumulate}: take the state after a whole step."
+            )
+        return {
+            "epoch": self.epoch,
+            "calibration_optimizer": self.calibration_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken: ``epochs`` begins after its epoch.
+
+        Args:
+            state: What ``state_dict`` returned.
+        """
+        self.epoch = self._finished = int(state["epoch"])
+        self.calibration_optimizer.load_state_dict(state["calibration_optimizer"])
+
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
         check_precision(fabric)
         self._fabric = fabric
@@ -132,6 +164,8 @@ class FalconStep:
             self.model, optimizer, self.calibration_optimizer, move_to_device=False
         )
         self._processes = TrainingProcesses.of(fabric)
+        if self._bare is not self.model and fabric.world_size == 1:  # a wrapper of the user's own
+            self._processes = TrainingProcesses(world_size(), sum_over_processes, rank())
 
     def _read(self, batch: tuple[Any, ...]) -> Batch:
         if len(batch) == 1:
@@ -151,9 +185,9 @@ class FalconStep:
         bounds = bounds_of((), self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
         if self._point is None:
-            self._point = find_perturbation_point(self.model, inputs)
+            self._point = find_perturbation_point(self._bare, inputs)
         return StepContext(
-            model=self.model,
+            model=self._bare,
             wrapped=self._wrapped,
             seed=self.falcon.seed,
             convert=self._convert,

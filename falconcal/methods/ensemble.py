@@ -7,7 +7,8 @@ table of methods, has FALCON members and no adversarial training.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from falconcal.core.method import Base, Method, build_untrained, innermost_method, with_seed
 from falconcal.core.model_inputs import call_model, packed
+from falconcal.core.module_state import without_wrapper
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.core.registry import look_up
 from falconcal.core.settings import Count, settings
@@ -58,19 +60,28 @@ class Ensemble:
 
     names_code: ClassVar = ("factory",)  # settings that name code, which a file must be trusted for
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Any,
+    ) -> nn.Module:
         """Train the members and return them as one module.
 
         Args:
             model: The network that members are copies of; it is not changed.
             train: Batches of (inputs, labels); each member has its own order.
             validation: Batches that each member is given.
+            **options: What ``fit`` of the base takes besides, for each member.
 
         Returns:
             A module that gives the log of the members' mean probabilities.
         """
         check_given(model, train, validation)
-        members = [self._member(model, train, validation, number) for number in range(self.size)]
+        model = without_wrapper(model)
+        fit = partial(self._member, model, train, validation, options)
+        members = [fit(number) for number in range(self.size)]
         return EnsembleModel(members).eval()
 
     def build(self, model: nn.Module) -> nn.Module:
@@ -85,10 +96,15 @@ class Ensemble:
         return getattr(innermost_method(self.base), "seed", 0)
 
     def _member(
-        self, model: nn.Module, train: Batches, validation: Batches, number: int
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None,
+        options: Mapping[str, Any],
+        number: int,
     ) -> nn.Module:
         start = self._start(model, member_seed(self._seed(), number))
-        return self._base(number).fit(start, reordered(train, number), validation)
+        return self._base(number).fit(start, reordered(train, number), validation, **options)
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
         """Return the network that a member's training starts from."""

@@ -64,8 +64,8 @@ def evidential_terms(method: Evidential, step: Step) -> dict[str, Tensor]:
     log_alpha = step.logits()  # (N, C)
     weight = method.divergence_weight * min(1.0, step.epoch / method.divergence_epochs)
     return {
-        "expected": evidential_loss(log_alpha, step.labels, method.form),
-        "divergence": weight * misleading_evidence(log_alpha, step.labels),
+        "expected": evidential_loss(log_alpha, step.labels, method.form, step.mean),
+        "divergence": weight * misleading_evidence(log_alpha, step.labels, step.mean),
         **l2_terms(method, step),
     }
 

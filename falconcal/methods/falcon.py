@@ -24,7 +24,7 @@ from falconcal.core.settings import (
     Strengths,
     settings,
 )
-from falconcal.data import Batches, Bounds
+from falconcal.data import Batches, Bounds, ChannelBounds
 from falconcal.methods.falcon_directions import DIRECTIONS, check_direction, shift_batch
 from falconcal.shifts.fgsm import EPSILONS
 from falconcal.training import Objective, Step, TrainingMethod, adam, annealed
@@ -32,7 +32,7 @@ from falconcal.training.losses import (
     CalibrationForm,
     EntropyForm,
     calibration_loss,
-    predictive_entropy_loss,
+    predictive_entropy_terms,
 )
 from falconcal.training.objectives import data_terms
 from falconcal.training.step import StatedBounds
@@ -40,6 +40,8 @@ from falconcal.training.step import StatedBounds
 
 def _bounds(value: object) -> object:
     """Read bounds from TOML or JSON, where they are a table of low and high."""
+    if isinstance(value, dict) and {"lows", "highs"} <= set(value):
+        return ChannelBounds(value["lows"], value["highs"])
     if isinstance(value, dict) and set(value) == {"low", "high"}:
         numbers = all(isinstance(bound, int | float) for bound in value.values())
         return Bounds(**value) if numbers else value
@@ -130,7 +132,7 @@ def clean_falcon_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     """Return L_CCE + lambda_S * L_S on the clean batch, and the L2 penalty."""
     logits = step.logits()  # (N, C)
     weight = annealed(falcon.entropy_weight, step.epoch, step.epochs, falcon.entropy_annealing)
-    entropy = predictive_entropy_loss(logits, step.labels, falcon.entropy_form)
+    entropy = step.mean(predictive_entropy_terms(logits, step.labels, falcon.entropy_form))
     return {**data_terms(falcon, step, logits), "entropy": weight * entropy}
 
 
@@ -140,8 +142,14 @@ def calibration_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     weight = annealed(
         falcon.calibration_weight, step.epoch, step.epochs, falcon.calibration_annealing
     )
-    total = step.processes.total
-    loss = calibration_loss(logits, step.labels, falcon.bins, falcon.calibration_form, total)
+    loss = calibration_loss(
+        logits,
+        step.labels,
+        falcon.bins,
+        falcon.calibration_form,
+        step.processes.total,
+        step.weights,
+    )
     return {"calibration": weight * loss}
 
 

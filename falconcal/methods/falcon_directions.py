@@ -26,10 +26,12 @@ def perturb_batch(step: Step, direction: Tensor, epsilon: float) -> Tensor:
     return perturb(point, direction, epsilon if bounds else epsilon * epsilon_scale(step), bounds)
 
 
-def epsilon_scale(step: Step) -> float:
+def epsilon_scale(step: Step) -> float | Tensor:
     """Return what an epsilon of 1 moves by: the input range, or an embedding's deviation."""
-    bounds = _bounds(step)
-    return step.perturbation_point.epsilon_unit(step.point()) if bounds is None else bounds.range
+    bounds, point = _bounds(step), step.point()
+    if bounds is None:
+        return step.perturbation_point.epsilon_unit(point)
+    return bounds.range_like(point)
 
 
 def _bounds(step: Step) -> Bounds | None:
@@ -149,7 +151,7 @@ def _shifted(
     inputs, bounds = main_of(step.inputs).detach(), step.bounds
     scale = None
     if inputs.ndim == 4 and bounds is not None and "model" not in shift.needs:
-        scale = UnitRange((bounds.low,), (bounds.range,))
+        scale = UnitRange(*bounds.ends)
         inputs, bounds = scale.to_unit(inputs), Bounds(0.0, 1.0)
     moved = shift.at(
         inputs[rows],

@@ -10,7 +10,7 @@ same way, and every likelihood is finite.
 
 import abc
 from dataclasses import field
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -83,7 +83,11 @@ class Calibrator(abc.ABC):
     """Mean and deviation per channel that pixels from 0 to 1 were normalised by, if they were."""
 
     def fit(
-        self, model: nn.Module, train: Batches | None = None, validation: Batches | None = None
+        self,
+        model: nn.Module,
+        train: Batches | None = None,
+        validation: Batches | None = None,
+        **options: Any,
     ) -> CalibratedModel:
         """Return the model wrapped with its calibration.
 
@@ -91,6 +95,7 @@ class Calibrator(abc.ABC):
             model: The network, logits out. With a base it is trained first.
             train: Training batches, for the base and for calibrators that store examples.
             validation: Labelled batches that did not train the model.
+            **options: What ``fit`` of the base takes besides, such as ``optimizer``.
 
         Returns:
             A module that gives normalised log-probabilities, in inference mode.
@@ -101,7 +106,10 @@ class Calibrator(abc.ABC):
         check_module(model)
         fitted = model = without_wrapper(model)
         if self.base is not None:
-            fitted = self.base.fit(model, needed("train", train), needed("validation", validation))
+            both = needed("train", train), needed("validation", validation)
+            fitted = self.base.fit(model, *both, **options)
+        elif options:
+            raise UserError(f"fit takes {', '.join(options)} only with a base that is trained.")
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers
             if not self.ladder.is_clean_alone or self.observes:
                 return fit_on_copies(self, fitted, train, needed("validation", validation))

@@ -69,4 +69,4 @@ def perturb(inputs: Tensor, direction: Tensor, epsilon: float, bounds: Bounds | 
     """Return ``clip(x + eps * range * direction)``; without bounds, range 1 and no clip."""
     if bounds is None:
         return inputs.detach() + epsilon * direction
-    return bounds.clip(inputs.detach() + epsilon * bounds.range * direction)
+    return bounds.clip(inputs.detach() + epsilon * bounds.range_like(inputs) * direction)

@@ -13,6 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from falconcal.core.batch import check_batches, check_reiterable, checked_batches
 from falconcal.core.model_inputs import Inputs, map_inputs
@@ -21,13 +22,14 @@ from falconcal.core.perturbation_point import PerturbationPoint, find_perturbati
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import as_dict
 from falconcal.data import Batches, Bounds
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.training.batches import batches_of_process, count_examples
 from falconcal.training.checkpoints import Checkpoint
 from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.model_setup import set_dropout, weights_to_channels_last
 from falconcal.training.objectives import Objective
 from falconcal.training.precision import as_precise
+from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe
 from falconcal.training.step import (
     AuxiliaryNetwork,
     StatedBounds,
@@ -45,12 +47,13 @@ class TrainingTask:
 
     model: nn.Module
     train: Batches
-    validation: Batches
+    validation: Batches | None
     objectives: list[Objective]
     settings: TrainingSettings
     stated_bounds: StatedBounds
     make_auxiliary: MakeAuxiliary | None
     checkpoint: Checkpoint | None
+    recipe: Recipe = NO_RECIPE
     result_file: Path | None = None  # where the result goes; None is into the model
 
 
@@ -66,6 +69,7 @@ class TrainingContext:
     optimizers: list[Optimizer]  # one per objective
     wrapped_optimizers: list[Any]
     resting: list[nn.Module]  # submodules that stay in inference mode
+    scheduler: LRScheduler | None = None  # of the model's own optimiser
 
     @property
     def model(self) -> nn.Module:
@@ -89,19 +93,23 @@ def check_given(model: object, train: object, validation: object) -> None:
     """Refuse what cannot be a model and batches, before anything is done with them."""
     check_module(model)
     check_batches(train, "training")
-    check_batches(validation, "validation")
+    if validation is not None:
+        check_batches(validation, "validation")
 
 
 def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
     """Check the data, prepare the model, and give networks and optimisers to Fabric."""
     check_reiterable(task.train, "training")
-    check_reiterable(task.validation, "validation")
+    if task.validation is not None:
+        check_reiterable(task.validation, "validation")
     if task.settings.dropout is not None:
         set_dropout(task.model, task.settings.dropout)
     steps, networks = _inspect_data(task)
     weights_to_channels_last(task.model)
     resting = submodules_in_eval(task.model)
-    optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in task.objectives]
+    objectives = with_own_optimizer(task.objectives, task.recipe)
+    optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in objectives]
+    scheduler = task.recipe.schedule(optimizers[model_objective(objectives)])
     wrapped, auxiliary, stepped = _wrap_networks(fabric, task, networks, optimizers)
     steps = replace(
         steps,
@@ -111,7 +119,23 @@ def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
         convert=partial(_to_fabric, fabric, task.model),
     )
     batches = batches_of_process(task.train, fabric)
-    return TrainingContext(task, fabric, batches, steps, networks, optimizers, stepped, resting)
+    return TrainingContext(
+        task, fabric, batches, steps, networks, optimizers, stepped, resting, scheduler
+    )
+
+
+def model_objective(objectives: list[Objective]) -> int:
+    """Return the number of the objective that trains the model on clean batches: its first."""
+    return next(number for number, one in enumerate(objectives) if one.network is None)
+
+
+def with_own_optimizer(objectives: list[Objective], recipe: Recipe) -> list[Objective]:
+    """Return the objectives, that of the model with the optimiser of a recipe."""
+    if recipe.optimizer is None:
+        return objectives
+    first = model_objective(objectives)
+    own = replace(objectives[first], optimizer=recipe.optimizer)
+    return [*objectives[:first], own, *objectives[first + 1 :]]
 
 
 def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]]:
@@ -131,8 +155,14 @@ def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]
         bounds=bounds,
         perturbation_point=point,
         training_examples=examples,
+        base_loss=_base_loss(task),
     )
     return steps, _auxiliary_networks(task, inputs, bounds)
+
+
+def _base_loss(task: TrainingTask) -> ExampleLoss:
+    recipe = task.recipe
+    return ExampleLoss(recipe.loss, recipe.label_smoothing, recipe.weights_of(task.train))
 
 
 def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Inputs) -> Inputs:
@@ -167,7 +197,10 @@ def _optimizer(objective: Objective, network: nn.Module) -> Optimizer:
     parameters = [weight for weight in network.parameters() if weight.requires_grad]
     if not parameters:
         raise UserError("expected weights to train, got a model whose every weight is frozen.")
-    return objective.optimizer(parameters)
+    made = objective.optimizer(parameters)
+    if not isinstance(made, Optimizer):
+        raise UserError(f"expected the optimizer to make an optimiser, got {described(made)}.")
+    return made
 
 
 def _wrap_networks(

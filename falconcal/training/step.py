@@ -21,6 +21,8 @@ from falconcal.data import Batches, Bounds
 from falconcal.data.input_checks import check_inputs, check_labels
 from falconcal.errors import UserError
 from falconcal.models.predict import check_logits
+from falconcal.training.losses import cross_entropy
+from falconcal.training.recipe import PLAIN_LOSS, ExampleLoss
 
 StatedBounds = Bounds | Literal["data"] | None
 
@@ -92,6 +94,9 @@ class Step:
         input_gradient: The gradient at the point, left by an objective that keeps it.
         keep_input_gradient: Whether the clean pass must leave that gradient.
         kept_point: The point of the clean pass whose gradient is kept.
+        weights: How much each example counts, (N,); None counts all alike.
+        targets: The labels as distributions, (N, C), where they are soft.
+        base_loss: The loss of one example; the cross-entropy unless another was given.
 
     Example:
         >>> import torch
@@ -119,6 +124,9 @@ class Step:
     input_gradient: Tensor | None = None
     keep_input_gradient: bool = False
     kept_point: Tensor | None = None
+    weights: Tensor | None = None  # (N,)
+    targets: Tensor | None = None  # (N, C)
+    base_loss: ExampleLoss = PLAIN_LOSS
 
     @property
     def unwrapped(self) -> nn.Module:
@@ -157,6 +165,29 @@ class Step:
             point = channels_last(point)  # arithmetic does not keep the layout of grey images
         return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
 
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean over examples of values (N,), each times the weight of its example."""
+        return values.mean() if self.weights is None else (self.weights * values).mean()
+
+    def cross_entropy(
+        self, logits: Tensor, rows: Tensor | None = None, smoothing: float = 0.0
+    ) -> Tensor:
+        """Return the mean base loss of logits, the cross-entropy unless another was given.
+
+        Args:
+            logits: Outputs of the model, (N, C).
+            rows: Whose labels count, (N,), where they are not the examples' own.
+            smoothing: The fraction of each label that is spread evenly over all classes.
+
+        Returns:
+            A scalar with a gradient.
+        """
+        target = self.labels if self.targets is None else self.targets
+        target = target if rows is None else target[rows]
+        if self.base_loss.is_plain and self.weights is None and self.targets is None:
+            return cross_entropy(logits, target, smoothing)
+        return self.mean(self.base_loss.values(logits, target, smoothing))
+
     def point(self) -> Tensor:
         """Return the continuous form of the batch: its inputs, or the embedding of its tokens."""
         return self.perturbation_point.point(self.inputs)
@@ -182,16 +213,18 @@ class StepContext:
     processes: TrainingProcesses = field(default_factory=TrainingProcesses)
     auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
     training_examples: int | None = None
+    base_loss: ExampleLoss = PLAIN_LOSS
 
 
 def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index: int) -> Step:
     """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
     inputs, labels = batch
     inputs = map_inputs(to_channels_last, context.convert(inputs))
+    labels = labels.to(inputs.device).long()
     return Step(
         model=context.wrapped,
         inputs=inputs,
-        labels=labels.to(inputs.device).long(),
+        labels=labels,
         epoch=epoch,
         epochs=epochs,
         random=batch_random(context.seed, epoch, index),
@@ -202,6 +235,9 @@ def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index
         processes=context.processes,
         auxiliary=context.auxiliary,
         training_examples=context.training_examples,
+        weights=context.base_loss.weights(labels, batch.weights),
+        targets=None if batch.targets is None else batch.targets.to(labels.device),
+        base_loss=context.base_loss,
     )
 
 

@@ -1,6 +1,7 @@
 """What all training methods inherit: the common settings, and ``fit``."""
 
 import abc
+from typing import Unpack
 
 from torch import nn
 
@@ -11,6 +12,7 @@ from falconcal.data import Batches, Bounds
 from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.loop import fit_objectives
 from falconcal.training.objectives import Objective
+from falconcal.training.recipe import TrainingOptions, check_options
 from falconcal.training.step import StatedBounds
 
 
@@ -57,13 +59,22 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         bounds: Bounds | None = getattr(train, "bounds", None)
         return bounds
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Unpack[TrainingOptions],
+    ) -> nn.Module:
         """Train a model and return it in inference mode.
 
         Args:
             model: Any module that gives logits; it is trained in place.
             train: Batches of (inputs, labels), such as a DataLoader.
-            validation: Batches that warn of a collapse and, if asked for, choose the epoch.
+            validation: Batches that warn of a collapse and, if asked for, choose the epoch; they
+                may be left out where no epoch is chosen.
+            **options: ``optimizer``, ``scheduler``, ``warmup_steps``, ``class_weights``,
+                ``label_smoothing`` and ``loss``, as ``falconcal.training.Recipe`` documents them.
 
         Returns:
             The trained module: the model itself, or what ``build`` makes of it.
@@ -80,4 +91,5 @@ class TrainingMethod(TrainingSettings, abc.ABC):
             self,
             self.input_bounds(train),
             self.auxiliary,
+            check_options(dict(options)),
         )
