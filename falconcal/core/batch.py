@@ -140,7 +140,7 @@ def read_batch(batch: Any, form: BatchForm = USUAL_FORM) -> Batch:
     given, labels, weights = _parts(batch, form)
     inputs = _inputs(given, form, batch)
     classes, targets = _classes(labels)
-    return Batch(inputs, classes, _weights(weights, len(classes)), targets)
+    return Batch(inputs, classes, check_weights(weights, len(classes)), targets)
 
 
 def _parts(batch: Any, form: BatchForm) -> tuple[Any, Any, Any]:
@@ -213,7 +213,8 @@ def _classes(labels: Any) -> tuple[Tensor, Tensor | None]:
     return labels.long(), None
 
 
-def _weights(weights: Any, examples: int) -> Tensor | None:
+def check_weights(weights: Any, examples: int) -> Tensor | None:
+    """Return one weight per example as a tensor, checked; None stays None."""
     if weights is None:
         return None
     weights = as_tensor(weights, "weights")

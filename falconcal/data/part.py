@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from falconcal.core.array_conversion import as_tensor
-from falconcal.core.batch import EpochBatches
+from falconcal.core.batch import Batch, EpochBatches, check_weights
 from falconcal.core.model_inputs import Inputs, ModelInputs, main_of
 from falconcal.core.randomness import combined_seed
 from falconcal.data.bounds import Bounds
@@ -144,6 +144,7 @@ class Examples(InMemoryPart):
         tokens: The number of different tokens, padding 0 included, if inputs are tokens.
         texts: The raw texts of the tokens, if they are kept.
         framing: How image files became the inputs, if they did.
+        weights: How much each example counts in training, (N,); None counts all alike.
 
     Raises:
         UserError: Inputs are not finite or lie outside the bounds, or labels do not fit.
@@ -166,6 +167,7 @@ class Examples(InMemoryPart):
     tokens: int | None = None
     texts: Texts | None = None
     framing: Framing | None = None
+    weights: Tensor | None = None  # (N,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", _as_inputs(self.inputs))
@@ -181,6 +183,8 @@ class Examples(InMemoryPart):
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
             self.bounds.check(main_of(self.inputs))
+        checked = check_weights(self.weights, len(self.inputs))
+        object.__setattr__(self, "weights", checked)
 
     def _check_metadata(self) -> None:
         if not isinstance(self.bounds, Bounds | None):
@@ -211,7 +215,9 @@ class Examples(InMemoryPart):
         """Return the first examples; a warning says where they lack classes."""
         warn_of_class_order(self.labels, count)
         texts = self.texts.part(0, count) if self.texts is not None else None
-        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
+        weights = None if self.weights is None else self.weights[:count]
+        inputs, labels = self.inputs[:count], self.labels[:count]
+        return replace(self, inputs=inputs, labels=labels, texts=texts, weights=weights)
 
 
 def warn_of_class_order(labels: Tensor, count: int) -> None:
@@ -286,7 +292,12 @@ class TensorBatches:
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         for number, which in enumerate(self._cuts()):
             inputs, labels = self.examples.chosen(which)
-            yield augmented(inputs, self.augment, self.seed, self.epoch, number), labels
+            varied = augmented(inputs, self.augment, self.seed, self.epoch, number)
+            weights = getattr(self.examples, "weights", None)
+            if weights is None:
+                yield varied, labels
+            else:
+                yield Batch(varied, labels, weights[which])
 
     def _cuts(self) -> Iterator[Tensor | slice]:
         if self.shuffle:
