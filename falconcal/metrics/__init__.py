@@ -8,6 +8,14 @@ says so in its record.
 import math
 
 from falconcal.metrics.accumulate import Accumulator
+from falconcal.metrics.binary import (
+    PositiveReliability,
+    ThresholdRow,
+    average_precision,
+    positive_reliability,
+    roc_auc,
+    threshold_table,
+)
 from falconcal.metrics.calibration import (
     BINS,
     ReliabilityCurve,
@@ -168,16 +176,19 @@ __all__ = [
     "BrierParts",
     "Metric",
     "OutlierDetection",
+    "PositiveReliability",
     "Predictions",
     "ReliabilityCurve",
     "RiskCoverage",
     "RiskTable",
     "Scores",
+    "ThresholdRow",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
     "area_under_levels",
     "area_under_risk_coverage",
+    "average_precision",
     "brier_decomposition",
     "brier_score",
     "classwise_calibration_error",
@@ -193,11 +204,14 @@ __all__ = [
     "micro_ece",
     "negative_log_likelihood",
     "outlier_detection",
+    "positive_reliability",
     "predictive_entropy",
     "reliability_curve",
     "risk_coverage_curve",
     "risk_table",
     "rms_calibration_error",
+    "roc_auc",
     "signed_gap",
     "smooth_calibration_error",
+    "threshold_table",
 ]

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from falconcal.core.module_state import to_model_device
 from falconcal.core.settings import Count, NonNegative, Seed, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrated_model import Parameters
@@ -88,7 +89,7 @@ class ShiftTemperature(Calibrator):
 
     def observer(self, model: nn.Module, home: Examples) -> Neighbours:
         """Return the stored examples: those of ``home``, as the model's stages see them."""
-        first = home.first(2).inputs
+        first = to_model_device(model, home.head(2).inputs)
         stages = self.stages or find_stages(model, first)
         check_stages(model, first, stages)
         table = input_form(home.inputs) == "table"

@@ -126,3 +126,10 @@ def test_the_first_examples_of_data_in_class_order_come_with_a_warning() -> None
     assert len(sample(ordered, 10).labels.unique()) == 3
     mixed = Examples(torch.rand(60, 2), torch.arange(60) % 3)
     assert len(mixed.first(10)) == 10
+
+
+def test_a_model_in_double_precision_gets_shift_temperature_too(tiny: Dataset) -> None:
+    method = falconcal.ShiftTemperature(perturbed=["contrast"], stored=30, check_families=False)
+    model = small_network().double().eval()
+    trusted = method.fit(model, tiny.train.batches(30), tiny.validation.batches())
+    assert falconcal.predict(trusted, tiny.test).log_probs.isfinite().all()
