@@ -29,7 +29,7 @@ SAME_NAMES = {"objectnet", "predictions", "sklearn"}
 PUBLIC_NAMES = [
     "Adversarial", "Bounds", "DATASETS", "Dataset", "Ensemble", "Evidential", "Examples",
     "Falcon", "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic",
-    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "MCDropout", "METHODS", "METRICS",
+    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "Loader", "MCDropout", "METHODS", "METRICS",
     "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI", "ScalingBinning",
     "Shift", "ShiftTemperature", "Temperature", "UserError", "VectorScaling", "accuracy", "assess",
     "brier_score", "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
@@ -166,6 +166,9 @@ def test_python_in_the_docs_runs(place: str, code: str) -> None:
     if "lightning" in code:
         pytest.importorskip("lightning")  # an extra
         warnings.simplefilter("default")  # it warns of much that is none of ours
+    if "from transformers" in code:
+        pytest.importorskip("transformers")
+        warnings.simplefilter("default")
     shown: dict[str, Any] = {"__name__": "docs"}
     exec(compile(code, place, "exec"), shown)
     data = load_stripes()
@@ -226,7 +229,7 @@ def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"], *extras["tune"]]
-    wanted += [*extras["ray"], *extras["tensorboard"]]
+    wanted += [*extras["ray"], *extras["tensorboard"], *extras["transformers"]]
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
     normal = {name.lower().replace("_", "-") for name in pinned}
     for requirement in wanted:
