@@ -39,7 +39,7 @@ class Batch(tuple[Inputs, Tensor]):
         targets: Tensor | None = None,
     ) -> "Batch":
         """Make the pair, with what goes beside it."""
-        batch = super().__new__(cls, (inputs, labels))  # type: ignore[type-var]
+        batch = super().__new__(cls, (inputs, labels))
         batch.weights, batch.targets = weights, targets
         return batch
 
@@ -53,11 +53,11 @@ class Batch(tuple[Inputs, Tensor]):
     def split(self, parts: int) -> list["Batch"]:
         """Return the examples in so many parts."""
         inputs, labels = self
-        columns = [inputs.tensor_split(parts), labels.tensor_split(parts)]
-        columns += [
+        beside = [
             [None] * parts if one is None else one.tensor_split(parts)
             for one in (self.weights, self.targets)
         ]
+        columns = (inputs.tensor_split(parts), labels.tensor_split(parts), *beside)
         return [Batch(*part) for part in zip(*columns, strict=True)]
 
 
@@ -217,13 +217,13 @@ def check_weights(weights: Any, examples: int) -> Tensor | None:
     """Return one weight per example as a tensor, checked; None stays None."""
     if weights is None:
         return None
-    weights = as_tensor(weights, "weights")
-    if weights.shape != (examples,) or not bool((weights >= 0).all()):
+    found = as_tensor(weights, "weights")
+    if found.shape != (examples,) or not bool((found >= 0).all()):
         raise UserError(
             f"expected one weight of 0 or more per example, shape ({examples},), got "
             f"{described(weights)}."
         )
-    return weights
+    return found
 
 
 def check_integer_labels(labels: Tensor) -> None:

@@ -57,7 +57,8 @@ class ModelInputs:
     @property
     def tensors(self) -> dict[str | int, Tensor]:
         """The tensors among the inputs by position or name."""
-        every = {**dict(enumerate(self.positional)), **self.named}
+        every: dict[str | int, Any] = dict(enumerate(self.positional))
+        every.update(self.named)
         return {name: value for name, value in every.items() if isinstance(value, Tensor)}
 
     @property
@@ -107,7 +108,7 @@ class ModelInputs:
 
     def _real(self, clean: Tensor, padding: int | None) -> Tensor | None:
         """Return where inputs are no padding, in a shape that fits them; None is everywhere."""
-        masks = [self.named[name] for name in MASKS if isinstance(self.named.get(name), Tensor)]
+        masks: list[Tensor] = [self.tensors[name] for name in MASKS if name in self.tensors]
         if not masks and padding is not None:
             masks = [self.main != padding]
         for mask in masks:

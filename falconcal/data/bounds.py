@@ -69,9 +69,7 @@ class Bounds:
         self, inputs: Tensor, advice: str = "state the bounds that the data has, or scale the data"
     ) -> None:
         """Refuse inputs that lie outside by more than rounding."""
-        self._check_span(*(float(end) for end in inputs.aminmax()), advice)
-
-    def _check_span(self, low: float, high: float, advice: str) -> None:
+        low, high = (float(end) for end in inputs.aminmax())
         slack = 1e-4 * self.range
         if low < self.low - slack or high > self.high + slack:
             raise UserError(

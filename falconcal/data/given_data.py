@@ -51,7 +51,7 @@ class LoadedPart(Part):
         return torch.cat([labels for _, labels in self])
 
     @property
-    def inputs(self) -> Inputs:  # type: ignore[override]
+    def inputs(self) -> Inputs:
         """The inputs of all batches, in memory."""
         return join_inputs([inputs for inputs, _ in self])
 

@@ -65,7 +65,7 @@ class Images(InMemoryPart):
         object.__setattr__(self, "labels", self.labels.long())
 
     @property
-    def inputs(self) -> Tensor:  # type: ignore[override]
+    def inputs(self) -> Tensor:
         """All images as floats, (N, channels, H, W), which take four times the memory."""
         return as_floats(self.pixels)
 

@@ -225,7 +225,7 @@ def warn_of_class_order(labels: Tensor, count: int) -> None:
     known = labels[labels >= 0]
     if count >= len(labels) or len(known) < 2 or not bool((known.diff() >= 0).all()):
         return
-    found, every = (len(part.unique()) for part in (labels[:count], known))
+    found, every = (len(set(part.tolist())) for part in (labels[:count], known))
     if found < every and count >= every:
         warnings.warn(
             f"the first {count} examples have {found} of {every} classes, since the data is in "

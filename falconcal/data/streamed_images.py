@@ -35,7 +35,7 @@ class StreamedImages(Part):
         check_labels(self.labels, len(self.files), len(self.classes))
 
     @property
-    def inputs(self) -> Tensor:  # type: ignore[override]
+    def inputs(self) -> Tensor:
         """Refused: all inputs together need not fit into memory."""
         raise UserError(
             f"{len(self):,} images are streamed from disk and never all in memory: iterate over "

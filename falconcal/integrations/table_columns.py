@@ -67,7 +67,8 @@ def word_columns(table: Any) -> list[str]:
 
 def dense(rows: Any) -> Any:
     """Return a sparse matrix as an array, others as they are."""
-    return rows.toarray() if sparse.issparse(rows) else rows
+    thin = sparse.issparse(rows)
+    return rows.toarray() if thin else rows
 
 
 def class_factors(given: Any, classes: NDArray[Any], codes: NDArray[Any]) -> list[float] | None:

@@ -21,11 +21,12 @@ from falconcal.core.perturbation_point import (
 from falconcal.errors import UserError
 from falconcal.integrations.own_loop import needs_fit
 from falconcal.methods import Falcon
+from falconcal.methods.falcon import entropy_of
 from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions
 from falconcal.training.losses import predictive_entropy_terms
 from falconcal.training.model_setup import set_dropout
-from falconcal.training.objectives import Objective, annealed
+from falconcal.training.objectives import Objective
 from falconcal.training.run_steps import run_steps, unseen_statistics
 from falconcal.training.step import (
     Step,
@@ -224,8 +225,8 @@ class FalconTrainer(Trainer):  # type: ignore[misc]
         """Return the weighted entropy term, on the scale of the Trainer's loss."""
         step, falcon = self._current, self.falcon
         assert step is not None
-        weight = annealed(falcon.entropy_weight, step.epoch, step.epochs, falcon.entropy_annealing)
-        values = predictive_entropy_terms(logits, step.labels, falcon.entropy_form)
+        weight, form = entropy_of(falcon, logits.shape[1], step.epoch, step.epochs)
+        values = predictive_entropy_terms(logits, step.labels, form)
         if items is None:
             return weight * values.mean()
         return weight * step.processes.count * values.sum() / items

@@ -34,7 +34,7 @@ def batches_of_process(batches: Batches, fabric: Fabric) -> Batches:
     if fabric.world_size == 1:
         return batches
     if isinstance(batches, DataLoader):
-        return fabric.setup_dataloaders(batches, move_to_device=False)  # type: ignore[return-value]
+        return fabric.setup_dataloaders(batches, move_to_device=False)
     return BatchSlices(batches, fabric.global_rank, fabric.world_size)
 
 

@@ -128,3 +128,63 @@ def test_evaluation_takes_every_form(form: str) -> None:
     rows = falconcal.evaluate(model, loader(form, 2), shifts)
     expected = falconcal.evaluate(network().eval(), loader("pair", 2), shifts)
     assert rows.equals(expected)
+
+
+class OneLogit(nn.Module):
+    """A network with one logit, as those of two classes often have."""
+
+    def __init__(self, flat: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.last, self.flat = nn.Linear(FEATURES, 1), flat
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        logit: Tensor = self.last(numbers)
+        return logit[:, 0] if self.flat else logit
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_a_single_logit_is_trained_as_binary_cross_entropy(flat: bool) -> None:
+    numbers, labels = pairs(0)[0]
+    labels = (labels > 0).long()
+    model, expected = OneLogit(flat), OneLogit(flat)
+    METHODS["dropout"](epochs=1).fit(
+        model, [(numbers, labels)], optimizer=lambda weights: torch.optim.SGD(weights, lr=0.5)
+    )
+    loss = nn.functional.binary_cross_entropy_with_logits(
+        expected.last(numbers)[:, 0], labels.float()
+    )
+    loss.backward()
+    with torch.no_grad():
+        for weight in expected.parameters():
+            assert weight.grad is not None
+            weight -= 0.5 * weight.grad
+    for one, other in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in TAKES_ONE_TENSOR])
+def test_every_method_takes_a_single_logit(name: str) -> None:
+    batches = [(numbers, (labels > 0).long()) for numbers, labels in pairs(0)]
+    loader = Loader(batches, bounds=Bounds(0, 1))
+    model = method_of(name)
+    if name in ("mc_dropout", "svi", "mnf"):
+        return  # they need layers that this network does not have
+    found = predict(model.fit(OneLogit(flat=True), loader, loader), loader)
+    assert found.log_probs.shape == (120, 2)
+    torch.testing.assert_close(found.log_probs.exp().sum(1), torch.ones(120).double())
+
+
+def test_with_two_classes_falcons_entropy_term_is_not_0() -> None:
+    """The literal form stands in, at a weight of at most 0.1, by hand: 0.1 * -log(p_wrong) / 2."""
+    from falconcal.methods.falcon import clean_falcon_terms
+    from falconcal.training import Step
+
+    model = nn.Linear(2, 2)
+    inputs, labels = torch.rand(5, 2), torch.tensor([0, 1, 0, 1, 1])
+    step = Step(model, inputs, labels, 20, 20, torch.Generator())
+    terms = clean_falcon_terms(falconcal.Falcon(), step)
+    wrong = model(inputs).log_softmax(1).gather(1, 1 - labels[:, None])
+    torch.testing.assert_close(terms["entropy"], -0.1 * wrong.mean() / 2)
+    small = clean_falcon_terms(falconcal.Falcon(entropy_weight=0.05), step)
+    torch.testing.assert_close(small["entropy"], -0.05 * wrong.mean() / 2)

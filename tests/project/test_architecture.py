@@ -29,9 +29,10 @@ SAME_NAMES = {"objectnet", "predictions", "sklearn"}
 PUBLIC_NAMES = [
     "Adversarial", "Bounds", "DATASETS", "Dataset", "Ensemble", "Evidential", "Examples",
     "Falcon", "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic",
-    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "Loader", "MCDropout", "METHODS", "METRICS",
-    "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI", "ScalingBinning",
-    "Shift", "ShiftTemperature", "Temperature", "UserError", "VectorScaling", "accuracy", "assess",
+    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "Loader", "MCDropout", "METHODS",
+    "METRICS", "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI",
+    "ScalingBinning", "Shift", "ShiftTemperature", "Temperature", "UserError", "VectorScaling",
+    "accuracy", "assess",
     "brier_score", "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
     "expected_calibration_error", "inference", "integrations", "interval", "load", "load_dataset",
     "make_model", "methods", "metrics", "models", "negative_log_likelihood", "paired_difference",
