@@ -13,9 +13,7 @@ from falconcal.core.batch import Batches
 class Method(Protocol):
     """Settings with a ``fit``, which returns a module: inputs in, logits out."""
 
-    def fit(
-        self, model: nn.Module, train: Batches, validation: Batches | None, **options: Any
-    ) -> nn.Module: ...
+    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module: ...
 
 
 @runtime_checkable

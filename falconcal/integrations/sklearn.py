@@ -162,8 +162,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return dense(found[0]), found[1], shape
         validate_data(self, table, labels, skip_check_array=True)
         numbers = self.columns_.numbers(table)
-        rows, labels = check_X_y(numbers, labels, **self._how_to_check())
-        return rows, labels, rows.shape[1:]
+        rows, answers = check_X_y(numbers, labels, **self._how_to_check())
+        return rows, answers, rows.shape[1:]
 
     def _read_again(self, table: ArrayLike) -> tuple[NDArray[Any], Shape]:
         """Return rows of numbers, and the shape of an example, of a table like that of ``fit``."""

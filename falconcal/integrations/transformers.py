@@ -227,9 +227,8 @@ class FalconTrainer(Trainer):  # type: ignore[misc]
         assert step is not None
         weight, form = entropy_of(falcon, logits.shape[1], step.epoch, step.epochs)
         values = predictive_entropy_terms(logits, step.labels, form)
-        if items is None:
-            return weight * values.mean()
-        return weight * step.processes.count * values.sum() / items
+        share: Tensor = values.mean() if items is None else values.sum() / items
+        return weight * (1 if items is None else step.processes.count) * share
 
     def _items(self, items: Any) -> Any:
         """Return the number of items of a whole step for a loss function of the user's own.

@@ -104,7 +104,9 @@ class Ensemble:
         number: int,
     ) -> nn.Module:
         start = self._start(model, member_seed(self._seed(), number))
-        return self._base(number).fit(start, reordered(train, number), validation, **options)
+        base: Any = self._base(number)  # a method of the user's own need not take options
+        fitted: nn.Module = base.fit(start, reordered(train, number), validation, **options)
+        return fitted
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
         """Return the network that a member's training starts from."""

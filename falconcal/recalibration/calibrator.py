@@ -106,8 +106,9 @@ class Calibrator(abc.ABC):
         check_module(model)
         fitted = model = without_wrapper(model)
         if self.base is not None:
+            base: Any = self.base  # a method of the user's own need not take options
             both = needed("train", train), needed("validation", validation)
-            fitted = self.base.fit(model, *both, **options)
+            fitted = base.fit(model, *both, **options)
         elif options:
             raise UserError(f"fit takes {', '.join(options)} only with a base that is trained.")
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers

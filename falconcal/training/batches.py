@@ -1,6 +1,7 @@
 """Batches as training takes them: grouped into steps, divided among processes, counted."""
 
 from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -11,10 +12,12 @@ from falconcal.core.batch import Batch, check_reiterable, checked_batches
 from falconcal.data import Batches
 from falconcal.data.part import TensorBatches
 
+One = TypeVar("One")  # a batch
 
-def accumulation_groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
+
+def accumulation_groups(batches: Iterable[One], size: int) -> Iterator[list[One]]:
     """Yield lists of batches that make one step together; the last may be shorter."""
-    group: list[Batch] = []
+    group: list[One] = []
     for batch in batches:
         group.append(batch)
         if len(group) == size:

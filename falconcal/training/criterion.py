@@ -103,7 +103,7 @@ class ShiftedValidation:
 
     whole: Part
     clean: Examples  # those that the criterion is computed on
-    families: Mapping[str, tuple[Inputs, ...]]  # name -> inputs (N, ...) of each level
+    families: Mapping[str, tuple[Any, ...]]  # name -> inputs (N, ...) of each level
     criterion: Criterion = FIXED_LEVELS
     required: Requirements = Requirements()  # it is frozen
 

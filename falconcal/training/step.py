@@ -6,7 +6,7 @@ training from it by ``make_step``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -109,7 +109,7 @@ class Step:
     """
 
     model: nn.Module
-    inputs: Inputs  # (N, ...), one tensor, or several
+    inputs: Any  # (N, ...), one tensor, or several: ModelInputs
     labels: Tensor  # (N,)
     epoch: int
     epochs: int

@@ -129,7 +129,7 @@ def test_the_first_examples_of_data_in_class_order_come_with_a_warning() -> None
 
 
 def test_a_model_in_double_precision_gets_shift_temperature_too(tiny: Dataset) -> None:
-    method = falconcal.ShiftTemperature(perturbed=["contrast"], stored=30, check_families=False)
+    method = falconcal.ShiftTemperature(perturbed={"contrast": "spread"}, stored=30)
     model = small_network().double().eval()
     trusted = method.fit(model, tiny.train.batches(30), tiny.validation.batches())
     assert falconcal.predict(trusted, tiny.test).log_probs.isfinite().all()

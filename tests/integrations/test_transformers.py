@@ -169,9 +169,8 @@ def test_fit_predict_evaluate_and_calibrators_take_the_model(kind: str) -> None:
     given = {name: one for name, one in batches[0].items() if name != "labels"}
     with torch.no_grad():
         assert calibrated(**given).shape == (24, CLASSES)
-    families = ["word_drop"] if kind == "bert" else ["contrast"]
-    trusted = ShiftTemperature(perturbed=families, stored=40)
-    trusted = trusted.fit(model, train=loader, validation=loader)
+    method = ShiftTemperature(perturbed={shift.name: "spread"}, stored=40)
+    trusted = method.fit(model, train=loader, validation=loader)
     before, after = (predict(one, loader).log_probs.argmax(1) for one in (model, trusted))
     assert torch.equal(before, after)
 

@@ -148,7 +148,7 @@ def test_a_single_logit_is_trained_as_binary_cross_entropy(flat: bool) -> None:
     numbers, labels = pairs(0)[0]
     labels = (labels > 0).long()
     model, expected = OneLogit(flat), OneLogit(flat)
-    METHODS["dropout"](epochs=1).fit(
+    falconcal.L2Dropout(epochs=1).fit(
         model, [(numbers, labels)], optimizer=lambda weights: torch.optim.SGD(weights, lr=0.5)
     )
     loss = nn.functional.binary_cross_entropy_with_logits(
@@ -158,7 +158,7 @@ def test_a_single_logit_is_trained_as_binary_cross_entropy(flat: bool) -> None:
     with torch.no_grad():
         for weight in expected.parameters():
             assert weight.grad is not None
-            weight -= 0.5 * weight.grad
+            weight.sub_(0.5 * weight.grad)
     for one, other in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, other)
 

@@ -95,7 +95,7 @@ def test_label_smoothing_by_keyword_is_the_method_of_that_name(tiny: Dataset) ->
 def test_weights_of_1_change_nothing_and_of_0_leave_examples_out(
     method: Any, tiny: Dataset
 ) -> None:
-    (inputs, labels), bounds = tiny.train.chosen(slice(0, 30)), Bounds(0, 1)
+    (inputs, labels), bounds = next(iter(tiny.train.batches(30))), Bounds(0, 1)
     half = torch.cat([torch.ones(15), torch.zeros(15)])
     whole = trained(method, tiny, Loader([(inputs, labels)], bounds=bounds))
     ones = [(inputs, labels, torch.ones(30))]
@@ -127,7 +127,7 @@ def test_balanced_weights_make_all_classes_weigh_alike() -> None:
 
 def test_optimiser_and_schedule_are_the_ones_given(tiny: Dataset) -> None:
     """One step of plain SGD by hand, its learning rate warmed up to the half."""
-    (inputs, labels) = tiny.train.chosen(slice(0, 30))
+    inputs, labels = next(iter(tiny.train.batches(30)))
     model = small_network()
     model[4] = nn.Identity()
     expected = copy.deepcopy(model)
@@ -135,7 +135,7 @@ def test_optimiser_and_schedule_are_the_ones_given(tiny: Dataset) -> None:
     with torch.no_grad():
         for weight in expected.parameters():
             assert weight.grad is not None
-            weight -= 0.5 * 0.1 * weight.grad
+            weight.sub_(0.5 * 0.1 * weight.grad)
     L2Dropout(epochs=1).fit(
         model,
         [(inputs, labels)],
@@ -228,9 +228,8 @@ def test_wrong_keywords_are_refused(options: dict[str, Any], message: str, tiny:
 def test_class_weights_move_predictions_towards_their_class(name: str, tiny: Dataset) -> None:
     means = []
     for weights in ([1.0, 1.0, 1.0], [8.0, 1.0, 1.0]):
-        model = METHODS[name](epochs=2).fit(
-            small_network(), tiny.train.batches(30), class_weights=weights
-        )
+        method: Any = METHODS[name](epochs=2)
+        model = method.fit(small_network(), tiny.train.batches(30), class_weights=weights)
         means.append(float(predict(model, tiny.test).log_probs.exp()[:, 0].mean()))
     assert means[1] > means[0]
 
@@ -238,9 +237,10 @@ def test_class_weights_move_predictions_towards_their_class(name: str, tiny: Dat
 def test_bounds_per_channel_scale_and_clip_each_by_its_own() -> None:
     bounds = ChannelBounds((0.0, -1.0), (1.0, 9.0))
     inputs = torch.tensor([[[[0.5]], [[4.0]]]])
-    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    last = nn.Linear(2, 2)
+    model = nn.Sequential(nn.Flatten(), last)
     with torch.no_grad():
-        model[1].weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+        last.weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
     moved = fgsm(model, inputs, torch.tensor([0]), 0.1, bounds)
     torch.testing.assert_close(moved.flatten(), torch.tensor([0.4, 3.0]))
     far = fgsm(model, inputs, torch.tensor([0]), 0.9, bounds)
