@@ -94,9 +94,9 @@ class ChannelBounds(Bounds):
 
     Example:
         >>> from falconcal.data import ChannelBounds
-        >>> bounds = ChannelBounds.normalised(mean=(0.5, 0.4), deviation=(0.25, 0.2))
+        >>> bounds = ChannelBounds.normalised(mean=(0.5, 0.25), deviation=(0.25, 0.25))
         >>> bounds.lows, bounds.highs
-        ((-2.0, -2.0), (2.0, 3.0))
+        ((-2.0, -1.0), (2.0, 3.0))
     """
 
     lows: tuple[float, ...]

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from falconcal.errors import UserError
 from falconcal.metrics.binning import bin_index
-from falconcal.metrics.predictions import Data, Predictions, as_record
+from falconcal.metrics.metric_inputs import takes_arrays
+from falconcal.metrics.predictions import PredictionRecord, Predictions
 
 THRESHOLDS = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 
-def roc_auc(data: Data) -> float:
+@takes_arrays
+def roc_auc(data: PredictionRecord) -> float:
     """Return the area under the ROC curve of the positive class.
 
     Args:
@@ -41,7 +43,8 @@ def roc_auc(data: Data) -> float:
     return float(roc_auc_score(truth.numpy(), positive.numpy()))
 
 
-def average_precision(data: Data) -> float:
+@takes_arrays
+def average_precision(data: PredictionRecord) -> float:
     """Return the average precision of the positive class, its area under precision and recall.
 
     Args:
@@ -79,6 +82,12 @@ class PositiveReliability:
         probability: The mean probability in it; NaN where it is empty.
         frequency: The share of positive examples in it; NaN where it is empty.
         count: The examples in it.
+
+    Example:
+        >>> from falconcal.metrics import positive_reliability
+        >>> curve = positive_reliability([[0.2, 0.8], [0.9, 0.1]], [1, 0], bins=2)
+        >>> curve.low, curve.frequency
+        ((0.0, 0.5), (0.0, 1.0))
     """
 
     low: tuple[float, ...]
@@ -88,7 +97,8 @@ class PositiveReliability:
     count: tuple[int, ...]
 
 
-def positive_reliability(data: Data, bins: int = 10) -> PositiveReliability:
+@takes_arrays
+def positive_reliability(data: PredictionRecord, bins: int = 10) -> PositiveReliability:
     """Return the reliability curve of the positive class, over probabilities from 0 to 1.
 
     The curve of the confidence has only probabilities of 0.5 and more, and says nothing of which
@@ -144,6 +154,12 @@ class ThresholdRow:
         specificity: The share of negative examples that are not.
         expected_precision: What the model itself says of the precision: the mean probability of
             those called positive; NaN where there are none.
+
+    Example:
+        >>> from falconcal.metrics import threshold_table
+        >>> (row,) = threshold_table([[0.2, 0.8], [0.9, 0.1]], [1, 0], thresholds=(0.5,))
+        >>> row.precision, row.recall
+        (1.0, 1.0)
     """
 
     threshold: float
@@ -154,8 +170,9 @@ class ThresholdRow:
     expected_precision: float
 
 
+@takes_arrays
 def threshold_table(
-    data: Data, thresholds: tuple[float, ...] = THRESHOLDS
+    data: PredictionRecord, *, thresholds: tuple[float, ...] = THRESHOLDS
 ) -> tuple[ThresholdRow, ...]:
     """Return what follows from each threshold on the positive class's probability.
 
@@ -176,7 +193,7 @@ def threshold_table(
         >>> positive = torch.tensor([0.9, 0.8, 0.3, 0.1]).double()
         >>> probs = torch.stack([1 - positive, positive], 1)
         >>> predictions = Predictions(probs.log(), torch.tensor([1, 0, 1, 0]))
-        >>> (row,) = threshold_table(predictions, (0.5,))
+        >>> (row,) = threshold_table(predictions, thresholds=(0.5,))
         >>> row.precision, row.recall, row.specificity, round(row.expected_precision, 2)
         (0.5, 0.5, 0.5, 0.85)
     """
@@ -197,14 +214,13 @@ def _threshold_row(positive: Tensor, truth: Tensor, threshold: float) -> Thresho
     )
 
 
-def _positive_class(data: Data) -> tuple[Tensor, Tensor]:
+def _positive_class(data: PredictionRecord) -> tuple[Tensor, Tensor]:
     """Return the positive class's probability and whether it is the true one: (N,), (N,)."""
-    record = as_record(data)
-    if not isinstance(record, Predictions) or record.classes != 2:
-        got = record.classes if isinstance(record, Predictions) else "scores without them"
+    if not isinstance(data, Predictions) or data.classes != 2:
+        got = data.classes if isinstance(data, Predictions) else type(data).__name__
         raise UserError(f"expected the probabilities of two classes, got {got}.")
-    known = record.labels >= 0
-    truth = record.labels[known] == 1
+    known = data.labels >= 0
+    truth = data.labels[known] == 1
     if not 0 < int(truth.sum()) < len(truth):
         raise UserError("expected examples of both classes, got one class alone.")
-    return record.log_probs[known].exp()[:, 1].double(), truth
+    return data.log_probs[known].exp()[:, 1].double(), truth

@@ -53,7 +53,7 @@ def test_an_empty_bin_has_no_frequency() -> None:
 
 
 def test_thresholds_are_those_of_scikit_learn() -> None:
-    for row in threshold_table(predictions(), (0.2, 0.5, 0.9)):
+    for row in threshold_table(predictions(), thresholds=(0.2, 0.5, 0.9)):
         called = (row.threshold <= POSITIVE).astype(int)
         assert row.precision == pytest.approx(precision_score(TRUTH, called))
         assert row.recall == pytest.approx(recall_score(TRUTH, called))
@@ -68,3 +68,8 @@ def test_other_classes_are_refused() -> None:
         roc_auc(three)
     with pytest.raises(UserError, match="one class alone"):
         average_precision(predictions(truth=numpy.ones(400, dtype=int)))
+
+
+def test_arrays_are_taken_too() -> None:
+    probs = numpy.stack([1 - POSITIVE, POSITIVE], 1)
+    assert roc_auc(probs, TRUTH) == pytest.approx(roc_auc(predictions()))
