@@ -44,7 +44,7 @@ from falconcal.training.criterion import (
     validation_criterion,
 )
 
-PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.02, 0.05, 0.1, 0.2), (0, 1, 2)
+PLAIN, WEIGHTS, SEEDS = "plain", (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8), (0, 1, 2)
 FIGURES = ("judged_accuracy", "judged_ece", "criterion", "accuracy", "clean_ece", "micro_ece")
 JUDGED_FAMILIES = ("gain", "group_offset")  # crafted, not among those tested
 TRUSTED = (PLAIN, TWO_CLASS_WEIGHT)  # those that shift temperature is put on
