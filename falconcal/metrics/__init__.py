@@ -29,6 +29,12 @@ from falconcal.metrics.calibration import (
     signed_gap,
     smooth_calibration_error,
 )
+from falconcal.metrics.conformal import (
+    CONFORMAL_KINDS,
+    ConformalSets,
+    SetSummary,
+    fit_conformal,
+)
 from falconcal.metrics.metric import Metric, Need
 from falconcal.metrics.outlier_detection import OutlierDetection, outlier_detection
 from falconcal.metrics.over_levels import (
@@ -77,6 +83,7 @@ METRICS: dict[str, Metric] = {
     "nll": Metric(
         negative_log_likelihood,
         "mean NLL",
+        needs=("labels", "distribution"),
         limits=(0.0, -LOWEST_LOG),
         resampling="mean",
         values=lambda scores: scores.nll.double(),
@@ -85,6 +92,7 @@ METRICS: dict[str, Metric] = {
     "brier": Metric(
         brier_score,
         "Brier score",
+        needs=("labels", "distribution"),
         limits=(0.0, 2.0),
         resampling="mean",
         values=lambda scores: scores.brier.double(),
@@ -92,7 +100,7 @@ METRICS: dict[str, Metric] = {
     "entropy": Metric(
         predictive_entropy,
         "mean entropy",
-        needs=(),
+        needs=("distribution",),
         better=None,
         best=None,
         limits=(0.0, math.inf),
@@ -170,10 +178,12 @@ def metrics_without(*needs: Need) -> dict[str, Metric]:
 
 __all__ = [
     "BINS",
+    "CONFORMAL_KINDS",
     "METRICS",
     "POOLED",
     "Accumulator",
     "BrierParts",
+    "ConformalSets",
     "Metric",
     "OutlierDetection",
     "PositiveReliability",
@@ -182,6 +192,7 @@ __all__ = [
     "RiskCoverage",
     "RiskTable",
     "Scores",
+    "SetSummary",
     "ThresholdRow",
     "accuracy",
     "accuracy_at_coverage",
@@ -196,6 +207,7 @@ __all__ = [
     "confidence_histogram",
     "equal_mass_curve",
     "expected_calibration_error",
+    "fit_conformal",
     "level_curve",
     "macro_ece",
     "maximum_calibration_error",

@@ -36,5 +36,10 @@ class PreparedModel(nn.Module):
 
 
 def with_preparation(network: nn.Module, preparation: Preparation | None) -> nn.Module:
-    """Return the network after the layer that its data asks for, if it asks for one."""
+    """Return the network after the layer that its data asks for, if it asks for one.
+
+    A network whose published weights want another preparation states that as its own.
+    """
+    own = getattr(network, "preparation", None)
+    preparation = own if isinstance(own, Preparation) else preparation
     return network if preparation is None else PreparedModel(network, preparation)

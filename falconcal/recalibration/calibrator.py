@@ -21,7 +21,7 @@ from falconcal.core.method import Base, build_untrained
 from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, Fraction, settings
-from falconcal.data import Examples
+from falconcal.data import Examples, Part
 from falconcal.errors import UserError
 from falconcal.metrics.predictions import Data
 from falconcal.models.predict import predict
@@ -70,6 +70,12 @@ class Calibrator(abc.ABC):
     """Fraction of the total weight that the clean copy has beside perturbed ones."""
     outlier_share: Fraction = 0.1
     """Fraction of the total weight that all outliers have together."""
+    drifted_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Fraction of the total weight that a labelled sample of drifted data has, where ``fit`` is
+    given one as ``drifted``."""
+    drifted_examples: Count | None = None
+    """Drifted examples that are fitted on, at most; None takes as many as ``fit_examples``. In a
+    study only a calibrator that states it is fitted on drifted data."""
     leave_out: NameList = ()
     """Families and outliers that are never fitted on, as those that a study tests."""
     fit_examples: Count = 1000
@@ -87,6 +93,8 @@ class Calibrator(abc.ABC):
         model: nn.Module,
         train: Batches | None = None,
         validation: Batches | None = None,
+        *,
+        drifted: Batches | Part | None = None,
         **options: Any,
     ) -> CalibratedModel:
         """Return the model wrapped with its calibration.
@@ -95,6 +103,7 @@ class Calibrator(abc.ABC):
             model: The network, logits out. With a base it is trained first.
             train: Training batches, for the base and for calibrators that store examples.
             validation: Labelled batches that did not train the model.
+            drifted: Labelled batches, or a part, of data that has drifted, such as last month's.
             **options: What ``fit`` of the base takes besides, such as ``optimizer``.
 
         Returns:
@@ -112,8 +121,9 @@ class Calibrator(abc.ABC):
         elif options:
             raise UserError(f"fit takes {', '.join(options)} only with a base that is trained.")
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers
-            if not self.ladder.is_clean_alone or self.observes:
-                return fit_on_copies(self, fitted, train, needed("validation", validation))
+            if not self.ladder.is_clean_alone or self.observes or drifted is not None:
+                validation = needed("validation", validation)
+                return fit_on_copies(self, fitted, train, validation, drifted)
             predictions = predict(fitted, needed("validation", validation), single_process=True)
         calibration = self.fit_predictions(predictions)
         return CalibratedModel(fitted, calibration_beside(fitted, calibration)).eval()
@@ -129,6 +139,7 @@ class Calibrator(abc.ABC):
             self.outlier_share,
             self.leave_out,
             seed,
+            self.drifted_share,
         )
 
     def observer(self, model: nn.Module, home: Examples) -> Neighbours | None:  # noqa: ARG002

@@ -3,10 +3,11 @@
 A calibrator that has seen clean data alone is right at home alone (Tomani, Gruber, Erdem, Cremers &
 Buettner, "Post-hoc Uncertainty Calibration for Domain Drift Scenarios", CVPR 2021). So any
 calibrator can also be fitted on copies of the validation data under crafted shifts, and on
-outliers. The clean copy has the fraction ``clean_share`` of the total weight, each set of outliers
-its part of ``outlier_share``, and the other copies have the rest in equal parts. An outlier is of
-no class: it counts as an example whose class is drawn at random, so that no confidence above
-chance pays.
+outliers, and on a labelled sample of data that has drifted. The sample has the fraction
+``drifted_share`` of the total weight, and of the rest the clean copy has the fraction
+``clean_share``, each set of outliers its part of ``outlier_share``, and the other copies have what
+remains in equal parts. An outlier is of no class: it counts as an example whose class is drawn at
+random, so that no confidence above chance pays.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ InputForm = Literal["image", "signal", "table", "text"]
 
 FamilyLevels = Literal["spread", "matched"] | Strengths | dict[Literal["accuracy"], Targets]
 LEVELS_PER_FAMILY = 5  # levels of a family
+DRIFTED_COPY = "drifted"  # the name of the drifted sample among the copies
 TARGETS = (0.9, 0.7, 0.5, 0.3, 0.1)  # of the way from chance to the clean accuracy
 
 
@@ -110,6 +112,7 @@ class Ladder:
     outlier_share: Fraction
     leave_out: tuple[str, ...] = ()
     seed: int = 0
+    drifted_share: float = 0.5
 
     @property
     def is_clean_alone(self) -> bool:
@@ -130,9 +133,25 @@ class Ladder:
         return sorted(named_shifts(tested) & {*own, *self.outliers})
 
     def copies(
-        self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None = None
+        self,
+        model: nn.Module,
+        clean: Examples,
+        classes: int,
+        scale: UnitRange | None = None,
+        drifted: Examples | None = None,
     ) -> list[Copy]:
-        """Return the clean copy, those of every family and level, and the outliers, weighted."""
+        """Return the clean copy, every family and level, outliers and drifted data, weighted."""
+        copies = self._made_copies(model, clean, classes, scale)
+        if drifted is None:
+            return copies
+        share = self.drifted_share
+        lighter = [replace(copy, weight=copy.weight * (1 - share)) for copy in copies]
+        return [*lighter, Copy(DRIFTED_COPY, 1, 1.0, lambda: drifted, share)]
+
+    def _made_copies(
+        self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None
+    ) -> list[Copy]:
+        """Return the copies that are made of the clean one, and the outliers, weighted."""
         rig = Rig(model, clean, scale, self.seed, 1 / classes)
         sets = [name for name in self.outliers if not self._is_left_out(name)]
         outside = [

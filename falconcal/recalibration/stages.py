@@ -52,10 +52,17 @@ def _noting(model: nn.Module, stage: str, outputs: Outputs) -> Iterator[None]:
         _keep(stage, given, outputs)
 
     layer = _layer(model, stage.removeprefix(BEFORE))
-    if stage.startswith(BEFORE):
-        handle = layer.register_forward_pre_hook(before)
-    else:
-        handle = layer.register_forward_hook(after)
+    try:
+        if stage.startswith(BEFORE):
+            handle = layer.register_forward_pre_hook(before)
+        else:
+            handle = layer.register_forward_hook(after)
+    except RuntimeError as error:  # a scripted layer takes none
+        raise UserError(
+            f"the layer {stage.removeprefix(BEFORE)!r}, a {type(layer).__name__}, cannot be looked "
+            f"into: {error}. Give the model as a plain module, or a calibrator that needs the "
+            "logits alone, such as temperature."
+        ) from None
     try:
         yield
     finally:

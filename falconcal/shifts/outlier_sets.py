@@ -22,8 +22,7 @@ from falconcal.data import (
     is_loader,
     load_named_test,
 )
-from falconcal.data.images import framing_of
-from falconcal.data.streamed_images import StreamedImages
+from falconcal.data.streamed_images import framed_alike
 from falconcal.errors import UsageError, UserError, described, unknown_name_error
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.stored import objectnet
@@ -225,7 +224,7 @@ def _inputs_of(
     size: int,
     seed: int,  # noqa: ARG001 - they are what they are
 ) -> Iterator[Tensor]:
-    part = _framed_alike(name, load(), data)
+    part = framed_alike(f"outliers {name}", load(), data)
     if part.bounds != data.bounds:
         raise UserError(
             f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
@@ -233,19 +232,6 @@ def _inputs_of(
         )
     for inputs, _ in part.batches(size):
         yield inputs
-
-
-def _framed_alike(name: str, part: Part, data: Part) -> Part:
-    """Return outliers framed as the data is, so that no other zoom tells them apart."""
-    if isinstance(part, StreamedImages):
-        return replace(part, framing=framing_of(data))
-    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
-    if own is not None and wanted is not None and own != wanted:
-        raise UserError(
-            f"expected outliers {name} framed as the data is, {wanted}, got {own}: give both the "
-            "same settings, or load the outliers with stream=True."
-        )
-    return part
 
 
 def _check(name: str, inputs: Tensor, data: Part) -> None:

@@ -25,7 +25,7 @@ from falconcal.data import Batches, Bounds
 from falconcal.errors import UserError, described
 from falconcal.training.batches import batches_of_process, count_examples
 from falconcal.training.checkpoints import Checkpoint
-from falconcal.training.common_settings import TrainingSettings
+from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT, TrainingSettings
 from falconcal.training.model_setup import set_dropout, weights_to_channels_last
 from falconcal.training.objectives import Objective
 from falconcal.training.precision import as_precise
@@ -86,7 +86,10 @@ class TrainingContext:
             weights |= {f"{name}: {key}": value for key, value in network.state_dict().items()}
         shapes = {name: list(value.shape) for name, value in weights.items()}
         names = [objective.name for objective in self.task.objectives]
-        return {"settings": as_dict(self.settings), "objectives": names, "weights": shapes}
+        settings = as_dict(self.settings)
+        for name in SETTINGS_WITHOUT_EFFECT:
+            settings.pop(name, None)
+        return {"settings": settings, "objectives": names, "weights": shapes}
 
 
 def check_given(model: object, train: object, validation: object) -> None:

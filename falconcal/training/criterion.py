@@ -33,8 +33,9 @@ from falconcal.shifts.fgsm import EPSILONS, perturb
 
 ACCURACY_SLACK = 0.01
 ECE_SLACK = 0.02
-STEPS = 9
-TARGETS = tuple((1 - step / STEPS) ** 2 for step in range(1, STEPS + 1))  # from clean to chance
+MATCHED_STEPS = 9
+# from clean to chance
+MATCHED_TARGETS = tuple((1 - step / MATCHED_STEPS) ** 2 for step in range(1, MATCHED_STEPS + 1))
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,10 @@ FIXED_LEVELS = CRITERIA["fixed_levels"]
 
 # crafted families by the kind of data, for criteria whose levels are matched; of twelve families of
 # images those that rank networks as the tested shifts do: docs/results/criterion.md
+IMAGE_FAMILIES = ("elastic_warp", "patch_shuffle", "occlusion")
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "image": ("elastic_warp", "patch_shuffle", "occlusion"),
+    "image": IMAGE_FAMILIES,
+    "sequence": IMAGE_FAMILIES,  # of pixels: shifts act on the image before it is read
     "signal": ("sensor_noise", "gain", "group_offset", "time_warp"),
     "text": ("word_drop", "word_shuffle"),
 }
@@ -176,7 +179,7 @@ def _matched(shift: Shift, reference: nn.Module, clean: Examples) -> Shift:
     inputs = (clean.inputs, *_shifted(shift, reference, clean))
     found = [accuracy(one) for one in level_scores(reference, clean, inputs)]
     chance = 1 / predict(reference, clean.first(1), single_process=True).log_probs.shape[1]
-    strengths = dict.fromkeys(matched_strengths(shift, found, TARGETS, chance))
+    strengths = dict.fromkeys(matched_strengths(shift, found, MATCHED_TARGETS, chance))
     return replace(shift, strengths=(shift.strengths[0], *strengths))
 
 

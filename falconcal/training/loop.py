@@ -25,6 +25,7 @@ from falconcal.core.distributed import (
     started_processes,
     take_statistics_from_first,
 )
+from falconcal.core.freed_memory import freed_memory_kept
 from falconcal.core.module_state import flush_denormals, train_except
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
@@ -46,7 +47,7 @@ from falconcal.training.context import (
 )
 from falconcal.training.history import EpochRecord, StopReason, publish, show_weights
 from falconcal.training.objectives import Objective
-from falconcal.training.precision import of_precision
+from falconcal.training.precision import check_bfloat16, of_precision
 from falconcal.training.recipe import NO_RECIPE, Recipe, fast_forward
 from falconcal.training.run_steps import run_steps
 from falconcal.training.selection import EpochSelector
@@ -111,13 +112,15 @@ def make_fabric(settings: TrainingSettings) -> Fabric:
         devices, nodes = started_processes()
     if strategy == "auto" and devices * nodes > 1:
         strategy = "ddp" if "LOCAL_RANK" in os.environ else "ddp_spawn"
-    return Fabric(
+    fabric = Fabric(
         accelerator=settings.accelerator,
         devices=devices,
         num_nodes=nodes,
         strategy=strategy,
         **of_precision(settings.precision),
     )
+    check_bfloat16(fabric)
+    return fabric
 
 
 def _run_in_processes(fabric: Fabric, task: TrainingTask) -> None:
@@ -159,8 +162,9 @@ def _process_error(result_file: Path, error: Exception) -> Exception:
 def _train(fabric: Fabric, task: TrainingTask) -> None:
     """Train from the start, or from the checkpoint, to the end."""
     rank, seed = fabric.global_rank, task.settings.seed
+    kept = freed_memory_kept(task.settings.reuse_memory and fabric.device.type == "cpu")
     # iterating over a DataLoader draws random numbers too
-    with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
+    with kept, flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
         context = make_context(fabric, task)
         state = _resumed_state(context)
         while not state.ended:

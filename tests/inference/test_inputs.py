@@ -1,8 +1,6 @@
 """falconcal predict: every kind of input, what is rejected, and every mistake by its place."""
 
-import os
 import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,6 @@ from PIL import Image
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.cli import main
 from falconcal.data import Bounds
 from falconcal.inference.inputs import (
     PredictionCounts,
@@ -29,20 +26,14 @@ from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import SavedModel
 from falconcal.inference.model_metadata import ModelMetadata
-from tests.helpers.paths import ROOT, STRIPES
+from tests.helpers.command import run_here
+from tests.helpers.paths import STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
-COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
-
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    return subprocess.run(
-        [*COMMAND, "predict", *arguments, *TRUST],
-        capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=120,
-    )  # fmt: skip
+    return run_here("predict", *arguments, *TRUST, folder=folder)
 
 
 @pytest.fixture
@@ -92,6 +83,27 @@ def check(table: polars.DataFrame, model: nn.Module, inputs: Tensor) -> None:
     assert table["confidence"].to_list() == pytest.approx(confidence.tolist(), abs=1e-6)
     entropy = -(probs * probs.log()).sum(1)
     assert table["entropy"].to_list() == pytest.approx(entropy.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_the_probability_of_each_class_on_request(
+    tmp_path: Path, rows: SavedModel, ending: str
+) -> None:
+    """From inputs to predictions to a score: the truth beside them, matched by row."""
+    values = numpy.random.default_rng(0).normal(size=(20, 4))
+    numpy.save(tmp_path / "x.npy", values)
+    out, source = tmp_path / f"answers{ending}", open_inputs(tmp_path / "x.npy", rows.metadata)
+    write_predictions(out, rows, source, 0.4, probabilities=True)
+    truth = polars.DataFrame(
+        {"row": range(19, -1, -1), "kind": [CLASSES[n % 3] for n in range(20)]}
+    )
+    truth.write_csv(tmp_path / "truth.csv")
+    read = falconcal.read_predictions(out, truth=tmp_path / "truth.csv")
+    assert read.classes == tuple(CLASSES)
+    with torch.no_grad():
+        probs = rows.model(torch.from_numpy(values).float()).double().softmax(1)
+    torch.testing.assert_close(read.predictions.probs, probs, atol=1e-6, rtol=0)
+    assert read.predictions.labels.tolist() == [(19 - row) % 3 for row in range(20)]
 
 
 def write_npy(path: Path, values: numpy.ndarray) -> None:
@@ -405,21 +417,9 @@ def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: 
     ],
 )
 @pytest.mark.usefixtures("pictures", "rows")
-def test_mistakes_of_the_command(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    code: int,
-    message: str,
-) -> None:
+def test_mistakes_of_the_command(tmp_path: Path, words: list[str], code: int, message: str) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["falconcal", "predict", *words, *TRUST])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(SystemExit) as left:
-        main()
-    complaint = capsys.readouterr().err
-    assert left.value.code == code, complaint
-    assert message in complaint
+    answer = command(tmp_path, *words)
+    assert answer.returncode == code, answer.stderr
+    assert message in answer.stderr
     assert not list(tmp_path.glob("runs"))

@@ -266,21 +266,6 @@ def test_a_broken_off_ensemble_goes_on_and_ends_with_the_same_bits(
     assert len(list(tmp_path.glob("training-*.safetensors"))) == 3
 
 
-def normalised_network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
-    )
-
-
-@pytest.mark.end_to_end
-def test_a_member_trains_in_two_processes(tiny: Dataset) -> None:
-    """Clean and moved batch in one step, with BatchNorm, which processes share."""
-    base = Adversarial(epochs=1, devices=2, accelerator="cpu", bounds=Bounds(0.0, 1.0))
-    (member,) = fit(Ensemble(base=base, size=1), tiny, normalised_network()).members
-    assert member[3].num_batches_tracked == 6  # 3 batches, each clean and moved
-
-
 def test_the_loss_is_that_of_the_clean_and_of_the_moved_batch(tiny: Dataset) -> None:
     """Written out in plain torch; a range of 2 doubles the step."""
     model = small_network().eval()
