@@ -19,6 +19,7 @@ from .data import (
     Bounds as Bounds,
     Dataset as Dataset,
     Examples as Examples,
+    Loader as Loader,
     load_dataset as load_dataset,
 )
 from .errors import (

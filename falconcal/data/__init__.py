@@ -13,9 +13,11 @@ from falconcal.core.batch import Batches
 from falconcal.core.registry import look_up
 from falconcal.core.settings import call_checked, check_settable
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
-from falconcal.data.bounds import Bounds
+from falconcal.data.bounds import Bounds, ChannelBounds
 from falconcal.data.dataset import Dataset
+from falconcal.data.given_data import as_part
 from falconcal.data.images import Images
+from falconcal.data.loader import Loader
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Augment, Examples, Part, TensorBatches
 from falconcal.data.preparation import Preparation
 from falconcal.data.sets import (
@@ -72,14 +74,17 @@ __all__ = [
     "Augment",
     "Batches",
     "Bounds",
+    "ChannelBounds",
     "Dataset",
     "Examples",
     "Framing",
     "Images",
+    "Loader",
     "Part",
     "Preparation",
     "TensorBatches",
     "Texts",
+    "as_part",
     "load_dataset",
     "load_test",
     "sample",

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from falconcal.data.bounds import Bounds
 from falconcal.data.images import PIXEL_BOUNDS, as_floats, framing_of
 from falconcal.data.input_checks import check_labels, check_size
-from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order
+from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order, warn_of_class_order
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, ImageReadError, read_image
 
@@ -35,7 +35,7 @@ class StreamedImages(Part):
         check_labels(self.labels, len(self.files), len(self.classes))
 
     @property
-    def inputs(self) -> Tensor:  # type: ignore[override]
+    def inputs(self) -> Tensor:
         """Refused: all inputs together need not fit into memory."""
         raise UserError(
             f"{len(self):,} images are streamed from disk and never all in memory: iterate over "
@@ -47,6 +47,7 @@ class StreamedImages(Part):
         return self.framing.shape
 
     def first(self, count: int) -> Examples:
+        warn_of_class_order(self.labels, count)
         labels = self.labels[:count]
         inputs = as_floats(torch.stack([self.read(number) for number in range(len(labels))]))
         return Examples(inputs, labels, self.bounds, self.classes, framing=self.framing)

@@ -1,10 +1,12 @@
 """Conformal sets at every level of every shift: where they lose the coverage that they promise."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import polars
 from torch import nn
 
+from falconcal.core.model_inputs import call_model
 from falconcal.data import PREDICTION_BATCH_SIZE, Part
 from falconcal.evaluation.shifted_batches import EvaluationData, ShiftLevel, shift_levels
 from falconcal.metrics import CONFORMAL_KINDS, ConformalSets, Predictions, fit_conformal
@@ -68,7 +70,7 @@ def _level_rows(
     examples = 0
     for _, make in step.batches:
         inputs, labels = make(model)
-        predictions = predict_batch(model, model, inputs, labels, data.classes)
+        predictions = predict_batch(model, partial(call_model, model), inputs, labels, data.classes)
         examples += len(labels)
         for kind, sets in made.items():
             found = sets.summary(predictions)

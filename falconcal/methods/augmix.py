@@ -19,6 +19,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from falconcal.core.model_inputs import join_inputs, main_of, with_main
 from falconcal.core.module_state import at_least_float32
 from falconcal.core.settings import Fraction, NonNegative, settings
 from falconcal.data import Batches, Bounds
@@ -31,7 +32,6 @@ from falconcal.methods.augmix_operations import (
 from falconcal.methods.falcon import InputBounds
 from falconcal.shifts import SHIFT_GROUPS
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
-from falconcal.training.losses import cross_entropy
 from falconcal.training.step import StatedBounds
 
 CHAINS, DEEPEST, MIXTURES = 3, 3, 2
@@ -82,10 +82,11 @@ def augmix_terms(method: AugMix, step: Step) -> dict[str, Tensor]:
     """Return the cross-entropy of the clean batch, the divergence, and the L2 penalty."""
     mixtures = [mixture(method, step) for _ in range(MIXTURES)]
     labels = torch.cat([step.labels] * (1 + MIXTURES))
-    whole = replace(step, inputs=torch.cat([step.inputs, *mixtures]), labels=labels)
+    copies = [with_main(step.inputs, mixed) for mixed in mixtures]
+    whole = replace(step, inputs=join_inputs([step.inputs, *copies]), labels=labels)
     clean, *others = whole.logits().chunk(1 + MIXTURES)
     return {
-        "cross_entropy": cross_entropy(clean, step.labels),
+        "cross_entropy": step.cross_entropy(clean),
         "agreement": method.agreement_weight * divergence_from_mean([clean, *others]),
         **l2_terms(method, step),
     }
@@ -101,7 +102,7 @@ def divergence_from_mean(logits: Sequence[Tensor]) -> Tensor:
 def mixture(method: AugMix, step: Step) -> Tensor:
     """Return (1 - m) x + m sum_i w_i chain_i(x) of every image of the batch."""
     bounds = _bounds(step)
-    pixels = (step.inputs - bounds.low) / bounds.range
+    pixels = (main_of(step.inputs) - bounds.low) / bounds.range
     count = len(pixels)
     random = _numpy_random(step.random)
     shares = random.dirichlet([1.0] * CHAINS, count)  # (N, CHAINS)

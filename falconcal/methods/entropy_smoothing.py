@@ -13,7 +13,6 @@ from torch import Tensor
 from falconcal.core.module_state import at_least_float32
 from falconcal.core.settings import Fraction, NonNegative, settings
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
-from falconcal.training.losses import cross_entropy
 
 
 @settings
@@ -44,8 +43,8 @@ class EntropySmoothing(TrainingMethod):
 def entropy_smoothing_terms(method: EntropySmoothing, step: Step) -> dict[str, Tensor]:
     """Return the cross-entropy against smoothed labels, the entropy, and the L2 penalty."""
     logits = step.logits()  # (N, C)
-    terms = {"cross_entropy": cross_entropy(logits, step.labels, method.smoothing)}
+    terms = {"cross_entropy": step.cross_entropy(logits, smoothing=method.smoothing)}
     if method.entropy_weight > 0:
         log_probs = at_least_float32(logits).log_softmax(1)
-        terms["entropy"] = method.entropy_weight * (log_probs.exp() * log_probs).sum(1).mean()
+        terms["entropy"] = method.entropy_weight * step.mean((log_probs.exp() * log_probs).sum(1))
     return {**terms, **l2_terms(method, step)}

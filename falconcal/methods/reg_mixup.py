@@ -12,10 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from falconcal.core.model_inputs import join_inputs
 from falconcal.core.settings import NonNegative, settings
 from falconcal.methods.mixup import blend, draw_partners, draw_weight
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
-from falconcal.training.losses import cross_entropy
 
 
 @settings
@@ -54,9 +54,9 @@ def reg_mixup_terms(method: RegMixup, step: Step) -> dict[str, Tensor]:
     clean, mixed = repeated(step, 2).logits_at(
         torch.cat([point, blend(point, partners, weight)])
     ).chunk(2)  # fmt: skip
-    own, other = (cross_entropy(mixed, labels) for labels in (step.labels, step.labels[partners]))
+    own, other = step.cross_entropy(mixed), step.cross_entropy(mixed, partners)
     return {
-        "cross_entropy": cross_entropy(clean, step.labels),
+        "cross_entropy": step.cross_entropy(clean),
         "mixed": method.mixed_weight * (weight * own + (1 - weight) * other),
         **l2_terms(method, step),
     }
@@ -64,5 +64,5 @@ def reg_mixup_terms(method: RegMixup, step: Step) -> dict[str, Tensor]:
 
 def repeated(step: Step, times: int) -> Step:
     """Return a step of the same batch several times over."""
-    inputs, labels = torch.cat([step.inputs] * times), torch.cat([step.labels] * times)
+    inputs, labels = join_inputs([step.inputs] * times), torch.cat([step.labels] * times)
     return replace(step, inputs=inputs, labels=labels)

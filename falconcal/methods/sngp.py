@@ -13,17 +13,20 @@ any width. While it trains, and where Sigma is 0, the logits are the plain ones.
 
 import math
 from functools import partial
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from falconcal.core.batch import checked_batches
+from falconcal.core.model_inputs import call_model, packed
 from falconcal.core.module_state import inference_mode_of, to_model_device
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, PositiveNumber, settings
 from falconcal.data import Batches
 from falconcal.models.bayesian.conversion import with_last_layer
 from falconcal.training import Objective, Step, TrainingMethod, adam, clean_terms
+from falconcal.training.recipe import TrainingOptions
 
 ITERATIONS = 1  # of the power method per step; its vector is kept between steps
 
@@ -65,9 +68,15 @@ class SNGP(TrainingMethod):
     def objectives(self) -> list[Objective]:
         return [Objective("clean", partial(sngp_terms, self), adam(self))]
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Unpack[TrainingOptions],
+    ) -> nn.Module:
         """Train as any method does, then find the covariance in one pass over the training data."""
-        fitted = super().fit(model, train, validation)
+        fitted = super().fit(model, train, validation, **options)
         assert isinstance(fitted, SNGPModel)
         with seeded_random(self.seed):  # iterating over a DataLoader draws from the caller's
             find_covariance(fitted, train)
@@ -132,9 +141,8 @@ class SNGPModel(nn.Module):
             start = torch.randn(rows).to(layer.weight)
             self.register_buffer(f"vector_{number}", start / start.norm())
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        logits: Tensor = self.model(inputs)
-        return logits
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        return call_model(self.model, packed(inputs, named))
 
     @property
     def head(self) -> RandomFeatureHead:
@@ -170,7 +178,7 @@ def find_covariance(model: SNGPModel, train: Batches) -> None:
     try:
         with inference_mode_of(model):
             for inputs, _ in checked_batches(train):
-                model(to_model_device(model, inputs))
+                call_model(model, to_model_device(model, inputs))
                 features = head.features(seen.pop()).reshape(-1, size)
                 sure = head.output(features).softmax(-1).amax(-1)
                 precision += (

@@ -8,6 +8,14 @@ says so in its record.
 import math
 
 from falconcal.metrics.accumulate import Accumulator
+from falconcal.metrics.binary import (
+    PositiveReliability,
+    ThresholdRow,
+    average_precision,
+    positive_reliability,
+    roc_auc,
+    threshold_table,
+)
 from falconcal.metrics.calibration import (
     BINS,
     ReliabilityCurve,
@@ -178,17 +186,20 @@ __all__ = [
     "ConformalSets",
     "Metric",
     "OutlierDetection",
+    "PositiveReliability",
     "Predictions",
     "ReliabilityCurve",
     "RiskCoverage",
     "RiskTable",
     "Scores",
     "SetSummary",
+    "ThresholdRow",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
     "area_under_levels",
     "area_under_risk_coverage",
+    "average_precision",
     "brier_decomposition",
     "brier_score",
     "classwise_calibration_error",
@@ -205,11 +216,14 @@ __all__ = [
     "micro_ece",
     "negative_log_likelihood",
     "outlier_detection",
+    "positive_reliability",
     "predictive_entropy",
     "reliability_curve",
     "risk_coverage_curve",
     "risk_table",
     "rms_calibration_error",
+    "roc_auc",
     "signed_gap",
     "smooth_calibration_error",
+    "threshold_table",
 ]

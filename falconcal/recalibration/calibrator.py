@@ -10,7 +10,7 @@ same way, and every likelihood is finite.
 
 import abc
 from dataclasses import field
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from falconcal.core.batch import Batches
 from falconcal.core.method import Base, build_untrained
-from falconcal.core.module_state import check_module
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, Fraction, settings
 from falconcal.data import Examples, Part
@@ -95,6 +95,7 @@ class Calibrator(abc.ABC):
         validation: Batches | None = None,
         *,
         drifted: Batches | Part | None = None,
+        **options: Any,
     ) -> CalibratedModel:
         """Return the model wrapped with its calibration.
 
@@ -103,6 +104,7 @@ class Calibrator(abc.ABC):
             train: Training batches, for the base and for calibrators that store examples.
             validation: Labelled batches that did not train the model.
             drifted: Labelled batches, or a part, of data that has drifted, such as last month's.
+            **options: What ``fit`` of the base takes besides, such as ``optimizer``.
 
         Returns:
             A module that gives normalised log-probabilities, in inference mode.
@@ -111,9 +113,13 @@ class Calibrator(abc.ABC):
             UserError: If ``validation`` is missing, or ``train`` where the base needs it.
         """
         check_module(model)
-        fitted = model
+        fitted = model = without_wrapper(model)
         if self.base is not None:
-            fitted = self.base.fit(model, needed("train", train), needed("validation", validation))
+            base: Any = self.base  # a method of the user's own need not take options
+            both = needed("train", train), needed("validation", validation)
+            fitted = base.fit(model, *both, **options)
+        elif options:
+            raise UserError(f"fit takes {', '.join(options)} only with a base that is trained.")
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers
             if not self.ladder.is_clean_alone or self.observes or drifted is not None:
                 validation = needed("validation", validation)

@@ -18,6 +18,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import Inputs
 from falconcal.core.settings import Count, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrated_model import Parameters
@@ -60,7 +61,7 @@ class DensityAware(NeighbourCalibrator):
         nearest = self.distance == "nearest_squared"
         return self.stored_home(model, home, k=1 if nearest else self.neighbours, squared=nearest)
 
-    def found_stages(self, model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
+    def found_stages(self, model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
         return tuple(stage for stage in find_stages(model, inputs) if stage != INPUT)
 
     def learn(  # type: ignore[override]  # it is given features too

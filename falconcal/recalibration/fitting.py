@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from falconcal.core.batch import Batches
+from falconcal.core.batch import Batches, checked_batches
+from falconcal.core.model_inputs import Inputs
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples, Part
 from falconcal.errors import UserError
 from falconcal.metrics import Predictions, accuracy, expected_calibration_error
@@ -89,7 +90,7 @@ def _home_and_clean(
     """Return the examples that are stored and those that are fitted on, never the same ones."""
     stored: int = getattr(calibrator, "stored", 0)
     seed: int = getattr(calibrator, "seed", 0)
-    classes = _classes(model, next(iter(validation))[0])
+    classes = _classes(model, _first_inputs(validation))
     if not calibrator.observes or train is not None:
         clean = held_examples(validation, calibrator.fit_examples, seed, classes)
         home = clean
@@ -98,7 +99,7 @@ def _home_and_clean(
     else:
         both = held_examples(validation, calibrator.fit_examples + stored, seed, classes)
         half = max(len(both) // 2, len(both) - calibrator.fit_examples)
-        home = both.first(min(half, stored))
+        home = both.head(min(half, stored))
         clean = replace(both, inputs=both.inputs[half:], labels=both.labels[half:])
     check_fit_labels(clean.labels)
     return home, clean
@@ -119,7 +120,14 @@ def _drifted_sample(
     return sampled
 
 
-def _classes(model: nn.Module, inputs: Tensor) -> int:
+def _first_inputs(batches: Batches) -> Inputs:
+    first = next(checked_batches(batches), None)
+    if first is None:
+        raise UserError("expected at least one batch, got none: is the loader empty?")
+    return first[0]
+
+
+def _classes(model: nn.Module, inputs: Inputs) -> int:
     logits, _ = observed(model, inputs[:2], (LOGITS,))
     check_logits(logits, len(inputs[:2]), None)
     return logits.shape[1]

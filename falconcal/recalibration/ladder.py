@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
-from torch import Tensor, nn
+from torch import nn
 
+from falconcal.core.model_inputs import Inputs, main_of, with_main
 from falconcal.core.settings import Fraction, PositiveFraction, Strengths
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
@@ -32,7 +33,7 @@ from falconcal.shifts import (
     matched_strengths,
     named_shifts,
 )
-from falconcal.shifts.shift import shift_context
+from falconcal.shifts.shift import shift_context, shift_inputs
 
 Targets = Annotated[tuple[PositiveFraction, ...], Field(min_length=1, strict=False)]
 InputForm = Literal["image", "signal", "table", "text"]
@@ -190,10 +191,12 @@ class Ladder:
         generator = torch.Generator().manual_seed(self.seed)
         labels = torch.randint(classes, (len(inputs),), generator=generator)
         inputs = inputs if rig.scale is None else rig.scale.from_unit(inputs)
-        return Examples(inputs, labels, None, rig.clean.classes)
+        return Examples(
+            with_main(rig.clean.inputs[: len(inputs)], inputs), labels, None, rig.clean.classes
+        )
 
 
-def input_form(inputs: Tensor) -> InputForm:
+def input_form(inputs: Inputs) -> InputForm:
     """Return what kind of inputs these are by their shape: images, signals, tables or tokens."""
     if not inputs.is_floating_point():
         return "text"
@@ -221,23 +224,25 @@ class Rig:
         """Return the examples at a level; images are shifted as pixels from 0 to 1."""
         if self.scale is None or "model" in shift.needs:
             return self._copy(self._at(shift, level, self.clean))
-        return self._copy(self.scale.from_unit(self._at(shift, level, self.pixels()).clamp(0, 1)))
+        moved = main_of(self._at(shift, level, self.pixels())).clamp(0, 1)
+        return self._copy(with_main(self.clean.inputs, self.scale.from_unit(moved)))
 
     def pixels(self) -> Examples:
         """Return the clean examples as pixels from 0 to 1, where they are images."""
         if self.scale is None:
             return self.clean
-        unit = self.scale.to_unit(self.clean.inputs)
-        return replace(self.clean, inputs=unit, bounds=Bounds(0.0, 1.0))
+        unit = self.scale.to_unit(main_of(self.clean.inputs))
+        inputs = with_main(self.clean.inputs, unit)
+        return replace(self.clean, inputs=inputs, bounds=Bounds(0.0, 1.0))
 
     def accuracy(self, shift: Shift, level: int) -> float:
         return accuracy(predict(self.model, self.shifted(shift, level), single_process=True))
 
-    def _at(self, shift: Shift, level: int, examples: Examples) -> Tensor:
+    def _at(self, shift: Shift, level: int, examples: Examples) -> Inputs:
         context = shift_context(examples, 0, examples.labels, self.model)
-        return shift.at(examples.inputs, level, seed=self.seed, **context)
+        return shift_inputs(shift, examples.inputs, level, seed=self.seed, **context)
 
-    def _copy(self, inputs: Tensor) -> Examples:
+    def _copy(self, inputs: Inputs) -> Examples:
         return replace(self.clean, inputs=inputs, bounds=None, texts=None)
 
 

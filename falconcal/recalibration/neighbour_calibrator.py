@@ -5,8 +5,10 @@ from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
+from falconcal.core.model_inputs import Inputs
+from falconcal.core.module_state import to_model_device
 from falconcal.core.settings import Count, Seed, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrator import Calibrator
@@ -46,7 +48,7 @@ class NeighbourCalibrator(Calibrator):
     def observer(self, model: nn.Module, home: Examples) -> Neighbours:
         """Return the stored examples: those of ``home``, as the model's stages see them."""
 
-    def found_stages(self, model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
+    def found_stages(self, model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
         """Return the stages to look at where none are named."""
         return find_stages(model, inputs)
 
@@ -61,7 +63,7 @@ class NeighbourCalibrator(Calibrator):
         squared: bool = False,
     ) -> Neighbours:
         """Return the examples of ``home`` to measure distances to, the stages found or checked."""
-        first = home.first(2).inputs
+        first = to_model_device(model, home.head(2).inputs)
         stages = self.stages or self.found_stages(model, first)
         check_stages(model, first, stages)
         return stored_neighbours(

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.hashing import keyed_bits, text_key
+from falconcal.core.model_inputs import Inputs
 from falconcal.core.module_state import flush_denormals, inference_mode_of, to_model_device
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
@@ -182,7 +183,7 @@ def stored_examples(model: nn.Module) -> int:
 
 
 def observed(
-    model: nn.Module, inputs: Tensor, stages: Sequence[str]
+    model: nn.Module, inputs: Inputs, stages: Sequence[str]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return logits and stages of inputs in inference mode, without gradients."""
     with inference_mode_of(model), torch.no_grad(), flush_denormals():

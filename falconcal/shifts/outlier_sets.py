@@ -183,7 +183,7 @@ def _made(
     seed: int,
 ) -> Iterator[Tensor]:
     """Yield as many outliers as the data has examples, each keyed by seed and example."""
-    if data.bounds is None or not data.first(1).inputs.is_floating_point():
+    if data.bounds is None or not data.head(1).inputs.is_floating_point():
         raise UserError(
             f"outliers {name} need data with floating-point inputs and bounds: give the data its "
             "bounds, or choose the test part of a dataset."
@@ -241,7 +241,7 @@ def _check(name: str, inputs: Tensor, data: Part) -> None:
             f"expected outliers {name} of the data's shape {data.shape}, got "
             f"{tuple(inputs.shape[1:])}: nothing is resized here, so choose a set of that shape."
         )
-    if inputs.is_floating_point() != data.first(1).inputs.is_floating_point():
+    if inputs.is_floating_point() != data.head(1).inputs.is_floating_point():
         raise UserError(f"expected outliers {name} of the data's kind, got {inputs.dtype}.")
     if data.tokens is not None and int(inputs.max()) >= data.tokens:
         raise UserError(
