@@ -120,7 +120,8 @@ def _renumbered(what: str, part: Part, classes: tuple[str, ...] | None) -> Part:
 
 def _read(part: Part, which: Tensor, rows: slice) -> Tensor:
     chosen = which[rows]
-    return select(part, chosen).first(len(chosen)).inputs
+    inputs: Tensor = select(part, chosen).head(len(chosen)).inputs
+    return inputs
 
 
 def _as_it_is(part: Part) -> Part:
