@@ -296,6 +296,13 @@ TrainingDataOption = Annotated[
         "half of the labelled data is stored and not fitted on)."
     ),
 ]
+DriftedDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A labelled sample of later data, in the same formats: another month, site or camera. "
+        "It is fitted on too, and one half of it judges a fit on the other."
+    ),
+]
 PerturbedOption = Annotated[
     str | None,
     typer.Option(

@@ -1,6 +1,7 @@
 """The command that makes a trained model trustworthy without training it again."""
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from falconcal.cli.options import (
     ChangesOption,
     ClassNamesOption,
     DeviationOption,
+    DriftedDataOption,
     ExampleShapeOption,
     FewestOption,
     FittedOutliersOption,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     "falconcal recalibrate runs/digits/runs/default/dropout/seed-0 photos --out t.safetensors\n\n"
     "falconcal recalibrate mine.nets:make rows.csv --weights net.pth --method temperature "
     "--out t.safetensors\n\n"
+    "falconcal recalibrate model.safetensors rows.csv --drifted march.csv --out t.safetensors\n\n"
     "falconcal recalibrate model.safetensors photos --method isotonic --perturbed "
     "elastic_warp,gaussian_noise --out t.safetensors"
 )
@@ -49,6 +52,7 @@ def recalibrate(
     out: RecalibratedFileOption,
     method: CalibratorOption = "shift_temperature",
     train: TrainingDataOption = None,
+    drifted: DriftedDataOption = None,
     perturbed: PerturbedOption = None,
     outliers: FittedOutliersOption = None,
     changes: ChangesOption = None,
@@ -75,20 +79,29 @@ def recalibrate(
     )
     settings = _settings(perturbed, outliers, changes)
     try:
-        _recalibrate(model, data, out, method, train, settings, stated, fewest, trust)
+        given = LabelledFiles(data, train, drifted, fewest)
+        _recalibrate(model, out, method, given, settings, stated, trust)
     except UserError as error:  # all of it is about what was given
         raise UsageError(str(error)) from None
 
 
+@dataclass(frozen=True)
+class LabelledFiles:
+    """The labelled data that were given, and how many examples each class needs."""
+
+    data: Path
+    train: Path | None
+    drifted: Path | None
+    fewest: int
+
+
 def _recalibrate(
     model: str,
-    data: Path,
     out: Path,
     method: str,
-    train: Path | None,
+    given: LabelledFiles,
     settings: dict[str, Any],
     stated: "Stated",
-    fewest: int,
     trust: "Trust",
 ) -> None:
     from falconcal.inference.recalibrated import (
@@ -99,14 +112,14 @@ def _recalibrate(
     )
     from falconcal.io.atomic import check_writable
 
-    check_model_output(out, data, Path(model))
+    check_model_output(out, given.data, Path(model))
     check_writable(out)
-    saved = _opened(model, data, stated, trust)
+    saved = _opened(model, given.data, stated, trust)
     calibrator = make_calibrator(method, settings, saved.metadata, trust)
     output.print(f"Fitting {method} ...", highlight=False)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
-        found = recalibrate(saved, calibrator, data, train, fewest)
+        found = recalibrate(saved, calibrator, given.data, given.train, given.fewest, given.drifted)
         save_recalibrated(out, saved, found, trust)
     for words in dict.fromkeys(str(one.message) for one in raised):
         print_text(f"Warning: {words}", errors)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from falconcal.core.batch import Batches
 from falconcal.core.trust import Trust
 from falconcal.errors import UsageError, UserError, unknown_name_error
 from falconcal.inference.inputs.image_inputs import framing_in
@@ -16,7 +17,8 @@ from falconcal.io.image_files import is_image_shape
 from falconcal.methods import METHODS, make_method
 from falconcal.models.predict import predict
 from falconcal.recalibration import CalibratedModel, Calibrator, FitRecord
-from falconcal.recalibration.held_out_half import judged_by_halves
+from falconcal.recalibration.held_out_half import drift_by_halves, judged_by_halves
+from falconcal.recalibration.ladder import DRIFTED_COPY
 
 CALIBRATORS = [
     name
@@ -59,7 +61,12 @@ def make_calibrator(
 
 
 def recalibrate(
-    saved: SavedModel, calibrator: Calibrator, data: Path, train: Path | None, fewest: int
+    saved: SavedModel,
+    calibrator: Calibrator,
+    data: Path,
+    train: Path | None,
+    fewest: int,
+    drifted: Path | None = None,
 ) -> Recalibrated:
     """Fit a calibrator on labelled data, and say what it brings on data that it did not see.
 
@@ -69,6 +76,7 @@ def recalibrate(
         data: Labelled data that did not train the model: a folder, an NPZ or a CSV file.
         train: Training data, for calibrators that store some of it.
         fewest: Examples that each class of the model needs.
+        drifted: A labelled sample of later data, fitted on too: another month, site or camera.
 
     Raises:
         UserError: The data does not fit the model, or cannot be fitted on.
@@ -76,14 +84,39 @@ def recalibrate(
     check_metadata(saved.metadata)
     validation = read_labelled(data, saved.metadata, "validation")
     check_enough(validation, saved.metadata, fewest)
-    stored = None if train is None else read_labelled(train, saved.metadata, "train").batches
-    model = calibrator.fit(saved.model, stored, validation.batches)
-    record = model.fit_record
-    if record is None or not record.left_out:
-        classes = len(saved.metadata.classes)
-        judged = judged_by_halves(calibrator, saved.model, stored, validation.batches, classes)
+    given = Given(
+        None if train is None else read_labelled(train, saved.metadata, "train").batches,
+        validation.batches,
+        None if drifted is None else read_labelled(drifted, saved.metadata, "drifted").batches,
+    )
+    model = calibrator.fit(saved.model, given.train, given.validation, drifted=given.drifted)
+    return Recalibrated(model, calibrator, _judged(saved, calibrator, model, given), validation)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The labelled data that were given, as batches."""
+
+    train: Batches | None
+    validation: Batches
+    drifted: Batches | None
+
+
+def _judged(
+    saved: SavedModel, calibrator: Calibrator, model: CalibratedModel, given: Given
+) -> FitRecord:
+    """Return what to expect, at home and, where a sample of it was given, of drifted data."""
+    classes, record = len(saved.metadata.classes), model.fit_record
+    if record is None or all(one.family == DRIFTED_COPY for one in record.left_out):
+        judged = judged_by_halves(calibrator, saved.model, given.train, given.validation, classes)
         record = judged if record is None else dataclasses.replace(record, left_out=judged.left_out)
-    return Recalibrated(model, calibrator, record, validation)
+    if given.drifted is None:
+        return record
+    return record.with_drift(
+        drift_by_halves(
+            calibrator, saved.model, given.train, given.validation, given.drifted, classes
+        )
+    )
 
 
 def save_recalibrated(

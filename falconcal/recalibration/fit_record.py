@@ -1,6 +1,6 @@
 """What a fit on a ladder did, in numbers and in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,14 @@ class FitRecord:
             for one in self.copies
         ]
         return "\n".join([*lines, "", *self.verdict()])
+
+    def with_drift(self, judged: LeftOutRecord | None) -> "FitRecord":
+        """Return the record with what was found on drifted examples; None if they are too few."""
+        others = tuple(one for one in self.left_out if one.family != "drifted")
+        if judged is not None:
+            return replace(self, left_out=(*others, judged))
+        few = "The drifted examples are too few to say what to expect of later ones."
+        return replace(self, left_out=others, note=f"{self.note} {few}".strip())
 
     def verdict(self) -> list[str]:
         """Return what to expect, in sentences."""

@@ -17,7 +17,7 @@ from falconcal.metrics import expected_calibration_error
 from falconcal.models.predict import predict
 from falconcal.recalibration.fit_record import FitRecord, LeftOutRecord
 from falconcal.recalibration.held_examples import held_examples
-from falconcal.recalibration.ladder import Copy, Ladder, input_form
+from falconcal.recalibration.ladder import DRIFTED_COPY, Copy, Ladder, input_form
 from falconcal.recalibration.unit_range import find_unit_range
 
 if TYPE_CHECKING:
@@ -49,6 +49,25 @@ def judged_by_halves(
         for family in families
     ]
     return FitRecord((), tuple(judged))
+
+
+def drift_by_halves(
+    calibrator: "Calibrator",
+    model: nn.Module,
+    train: Batches | None,
+    validation: Batches,
+    drifted: Batches,
+    classes: int,
+) -> LeftOutRecord | None:
+    """Return what a fit on one half of drifted data does to its other half; None if too few."""
+    most = 2 * (calibrator.drifted_examples or calibrator.fit_examples)
+    held = held_examples(drifted, most, 0, classes)
+    if len(held) < FEWEST:
+        return None
+    first, second = _halves(held)
+    quick = replace(calibrator, base=None, check_families=False)
+    fitted = quick.fit(model, train, validation, drifted=first)
+    return _judged(DRIFTED_COPY, [Copy(DRIFTED_COPY, 1, 1.0, lambda: second, 0.0)], model, fitted)
 
 
 def _halves(held: Examples) -> tuple[Examples, Examples]:

@@ -130,6 +130,28 @@ def test_a_named_module_gives_the_same_from_every_format(
     assert saved.metadata.classes == named
 
 
+def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
+    home: Path, tmp_path: Path
+) -> None:
+    drifted = mislabelled(100, 5)
+    inputs = (0.6 * drifted.inputs).numpy()
+    numpy.savez(tmp_path / "march.npz", inputs=inputs, labels=drifted.labels.numpy())
+    command = ["recalibrate", str(home / "model.safetensors"), str(home / "data.npz")]
+    options = ["--method", "temperature", "--trust-code", "tests"]
+    out = [tmp_path / name for name in ("plain.safetensors", "drifted.safetensors")]
+    run(*command, *options, "--out", str(out[0]))
+    said = run(*command, *options, "--drifted", str(tmp_path / "march.npz"), "--out", str(out[1]))
+    assert "On drifted examples not fitted on: " in said.stdout
+    plain, later = (falconcal.load(path, trust_code=("tests",)).model for path in out)
+    examples = torch.from_numpy(inputs)
+    assert not torch.equal(plain(examples), later(examples))
+    few = drifted.first(20)
+    numpy.savez(tmp_path / "few.npz", inputs=few.inputs.numpy(), labels=few.labels.numpy())
+    out[1].unlink()
+    said = run(*command, *options, "--drifted", str(tmp_path / "few.npz"), "--out", str(out[1]))
+    assert "too few to say what to expect of later ones" in said.stdout
+
+
 def test_rows_of_a_table_and_normalised_pixels(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "t.safetensors"
     table = ("tests.helpers.own_networks:make_table_network", "rows.csv", "--method", "isotonic")
