@@ -83,7 +83,13 @@ def mean(rows: polars.DataFrame, **chosen: Any) -> float:
 
 
 def write_page(rows: list[Row]) -> None:
-    """Put one table per setting into the page on shift temperature."""
+    """Put the tables into the page on shift temperature."""
+    page, name = "docs/shift_temperature.md", "settings"
+    write_between(page, name, "shift_temperature_settings", shown(rows))
+
+
+def shown(rows: list[Row]) -> str:
+    """Return one table per setting."""
     heads = ("left-out families", "clean, not fitted on", "micro ECE", "macro ECE", "clean ECE",
              "confidence at 90 degrees")  # fmt: skip
     parts = []
@@ -93,8 +99,7 @@ def write_page(rows: list[Row]) -> None:
             for change in changes
         ]
         parts.append(table((name, *heads), lines))
-    text = "\n\n".join(parts)
-    write_between("docs/shift_temperature.md", "settings", "shift_temperature_settings", text)
+    return "\n\n".join(parts)
 
 
 def cell(rows: list[Row], change: dict[str, Any], figure: str) -> str:

@@ -16,6 +16,8 @@ from benchmarks import (
     mnist_results,
     natural_shifts,
     promise,
+    promise_networks,
+    shift_temperature_settings,
 )
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import PAGES, put_between, render
@@ -49,6 +51,26 @@ def test_the_results_of_every_method_are_written_from_what_is_kept() -> None:
 
 def test_the_promise_is_written_from_what_is_kept() -> None:
     assert (PAGES / "promise.md").read_text() == promise.page()
+
+
+def test_the_promise_on_mnist_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "promise_mnist.md").read_text() == promise_networks.page("mnist")
+
+
+def test_what_settings_do_is_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "shift_temperature.md").read_text()
+    assert shift_temperature_settings.shown(shift_temperature_settings.read()) in page
+
+
+def test_a_goal_is_met_or_missed_by_its_side() -> None:
+    assert promise_networks.Goal("error", 0.1, 0.09).cells()[-1] == "met"
+    assert promise_networks.Goal("error", 0.1, 0.11).cells()[-1] == "missed"
+    assert promise_networks.Goal("accuracy", 0.9, 0.89, at_least=True).cells()[-1] == "missed"
+
+
+def test_families_won_are_counted_by_hand() -> None:
+    mine, others = {"a": 0.1, "b": 0.3, "c": 0.2}, {"a": 0.2, "b": 0.2, "c": 0.2}
+    assert promise_networks.wins(mine, others, ["a", "b", "c"]) == "1"
 
 
 def test_the_choice_of_the_criterion_is_written_from_what_is_kept() -> None:

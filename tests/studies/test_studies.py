@@ -126,7 +126,7 @@ def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
     ]  # fmt: skip
     settings = json.loads((run / "settings.json").read_text())
     assert settings["settings"]["epochs"] == 12
-    assert settings["settings"]["entropy_weight"] == 50
+    assert settings["settings"]["entropy_weight"] == 0.1
     origin = json.loads((run / "run.json").read_text())
     assert origin["training_seconds"] > 0
     assert origin["threads"] == torch.get_num_threads()

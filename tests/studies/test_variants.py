@@ -30,7 +30,7 @@ from tests.helpers.stripes import TRUST, read_own
 SHORT = ["dropout.epochs=2", "falcon.epochs=2", "falcon.keep=last"]
 ALONE = '[variants.entropy_alone]\n"falcon.calibration_weight" = 0.0\n'
 SCALED = '[methods.scaled]\nmethod = "temperature"\nbase = "falcon"\n'
-SWEPT = '[sweeps]\n"falcon.entropy_weight" = [50.0, 0.5, 10]\n'
+SWEPT = '[sweeps]\n"falcon.entropy_weight" = [0.1, 0.5, 10]\n'
 pytestmark = [
     pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning"),
     pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning"),
@@ -80,11 +80,11 @@ def test_a_sweep_is_a_variant_for_each_value_that_is_not_the_plain_one() -> None
     found = study(ALONE, SWEPT)
     assert found.variants == {
         "entropy_alone": {"falcon.calibration_weight": 0.0},
-        "entropy_weight=50": {"falcon.entropy_weight": 50.0},
+        "entropy_weight=0.1": {"falcon.entropy_weight": 0.1},
         "entropy_weight=0.5": {"falcon.entropy_weight": 0.5},
         "entropy_weight=10": {"falcon.entropy_weight": 10},
     }
-    assert Falcon().entropy_weight == 50
+    assert Falcon().entropy_weight == 0.1
     assert [name for name, _ in expanded(found)] == [
         DEFAULT_VARIANT, DEFAULT_VARIANT, "entropy_alone", "entropy_weight=0.5",
         "entropy_weight=10",
@@ -253,7 +253,7 @@ def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) ->
     )
     assert progress.begun == [RunKey("entropy_weight=10", "falcon", 0)]
     kept = json.loads((tmp_path / "out" / "study.json").read_text())["variants"]
-    assert list(kept)[:2] == ["entropy_alone", "entropy_weight=50"]
+    assert list(kept)[:2] == ["entropy_alone", "entropy_weight=0.1"]
     run_study(study(SCALED), tmp_path / "out", Silent())  # without variants: they stay
     assert json.loads((tmp_path / "out" / "study.json").read_text())["variants"] == kept
     before = everything(tmp_path / "out")
@@ -383,7 +383,7 @@ def test_a_study_without_variants_has_no_figure_of_them(folder: Path) -> None:
 
 def test_the_command_runs_chosen_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("falconcal.cli.reports.report", lambda directory: None)  # noqa: ARG005
+    monkeypatch.setattr("falconcal.cli.reports.report", lambda *_, **__: None)
     (tmp_path / "stripes.toml").write_text(f"{TEXT}\n{ALONE}")
     command = ["run", "stripes.toml", *TRUST, "--smoke", "--variants"]
     outcome = CliRunner().invoke(app, [*command, "entropy_alone"])
