@@ -15,9 +15,17 @@ from benchmarks.timing import Figures, read_figures, shown
 from falconcal.methods import METHODS
 
 PAGE, COST = ROOT / "docs" / "cost.md", ROOT / "results" / "cost"
-STEPS, SAMPLING, BAYESIAN, MEASURED, RECURRENT, PROFILE = (
+STEPS, SAMPLING, BAYESIAN, MEASURED, RECURRENT, PROFILE, CALIBRATORS = (
     COST / f"{name}.json"
-    for name in ("steps", "sampling", "bayesian", "methods", "recurrent", "recurrent_profile")
+    for name in (
+        "steps",
+        "sampling",
+        "bayesian",
+        "methods",
+        "recurrent",
+        "recurrent_profile",
+        "calibrators",
+    )
 )
 QUARTER = "shared, a quarter of the batches"
 # of the table of all methods: what stands in another file, and under which name
@@ -49,6 +57,7 @@ def filled(page: str) -> str:
         "methods": ("method_costs", methods(read_figures(MEASURED))),
         "recurrent": ("recurrent_cost", recurrent(read_figures(RECURRENT))),
         "recurrent profile": ("recurrent_profile", profiled(read_figures(PROFILE))),
+        "calibrators": ("calibrator_costs", calibrators(read_figures(CALIBRATORS))),
     }
     for name, (script, text) in tables.items():
         page = put_between(page, name, script, text)
@@ -87,7 +96,7 @@ def sampling(figures: Figures) -> str:
 
 
 def methods(figures: Figures) -> str:
-    """Return a step and a prediction of every method, also those kept in other files."""
+    """Return a step and a prediction of every measured method, also those kept in other files."""
     figures = figures | {name: read_figures(file)[key] for name, (file, key) in ELSEWHERE.items()}
     rows = [
         [
@@ -95,6 +104,7 @@ def methods(figures: Figures) -> str:
             *(shown(figures.get(f"{name}, {what}", [])) for what in ("step", "prediction")),
         ]
         for name in METHODS
+        if any(key.startswith(f"{name}, ") for key in figures)
     ]
     return table(["method", "training step", "prediction"], rows)
 
@@ -118,6 +128,16 @@ def _times_faster(before: list[float], after: list[float]) -> str:
 def profiled(figures: Figures) -> str:
     """Return what the profiler found, a row per figure."""
     return table(["what", "figure"], [(name, shown(values)) for name, values in figures.items()])
+
+
+def calibrators(figures: Figures) -> str:
+    """Return a fit and a prediction of every calibrator, in passes over the validation data."""
+    names = dict.fromkeys(name.rpartition(", ")[0] for name in figures)
+    rows = [
+        [name, *(shown(figures[f"{name}, {what}"]) for what in ("fit", "prediction"))]
+        for name in names
+    ]
+    return table(["calibrator", "fit", "prediction"], rows)
 
 
 if __name__ == "__main__":

@@ -107,8 +107,16 @@ def _fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Give name and type of each annotated field of each class."""
     for node in ast.walk(tree):
         for part in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                yield part.target.id, ast.unparse(part.annotation).strip("'\"")
+            if (name := _field_name(part)) is not None:
+                assert isinstance(part, ast.AnnAssign)
+                yield name, ast.unparse(part.annotation).strip("'\"")
+
+
+def _field_name(part: ast.stmt) -> str | None:
+    """Return the name of an annotated field; what belongs to the class itself is none."""
+    if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
+        return None
+    return None if ast.unparse(part.annotation).startswith("ClassVar") else part.target.id
 
 
 def _twice(names: Iterable[str]) -> list[str]:
@@ -181,15 +189,8 @@ def is_complete(node: Definition) -> bool:
 def _fields_documented(node: ast.ClassDef, text: str) -> bool:
     """Return whether each field has a string under it, or its name in the class's docstring."""
     pairs = zip(node.body, [*node.body[1:], ast.Pass()], strict=True)
-    bare = [
-        part.target.id
-        for part, following in pairs
-        if isinstance(part, ast.AnnAssign)
-        and isinstance(part.target, ast.Name)
-        and not part.target.id.startswith("_")
-        and not _is_string(following)
-    ]
-    return all(f"{name}:" in text for name in bare)
+    names = (_field_name(part) for part, following in pairs if not _is_string(following))
+    return all(f"{name}:" in text for name in names if name and not name.startswith("_"))
 
 
 def _is_string(node: ast.AST) -> bool:
@@ -209,16 +210,16 @@ def _docstring_words(tree: ast.Module) -> int:
 # duplicates
 
 
-def _code(trees: Trees) -> list[list[str]]:
-    return [_code_lines(path.read_text(), tree) for path, tree in trees.items()]
+def _code(trees: Trees, imports: bool = True) -> list[list[str]]:
+    return [_code_lines(path.read_text(), tree, imports) for path, tree in trees.items()]
 
 
-def _code_lines(text: str, tree: ast.Module) -> list[str]:
-    """Return the lines that are neither blank, comment nor docstring."""
+def _code_lines(text: str, tree: ast.Module, imports: bool) -> list[str]:
+    """Return the lines that are neither blank, comment nor docstring, imports if asked for."""
     hidden: set[int] = set()
     for node in ast.walk(tree):
-        if _is_string(node):
-            assert isinstance(node, ast.Expr)
+        if _is_string(node) or (not imports and isinstance(node, ast.Import | ast.ImportFrom)):
+            assert isinstance(node, ast.stmt)
             hidden |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = [line.strip() for line in text.splitlines()]
     return [
@@ -243,9 +244,8 @@ def _copies(trees: Trees) -> list[str]:
 def _copied_blocks(trees: Trees) -> int:
     """Return how many blocks of lines, imports aside, occur in more than one module."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for lines in _code(trees):
-        kept = [line for line in lines if not line.startswith(("import ", "from "))]
-        counts.update(set(_windows(kept, SHORTEST_COPY)))
+    for lines in _code(trees, imports=False):
+        counts.update(set(_windows(lines, SHORTEST_COPY)))
     return sum(count > 1 for count in counts.values())
 
 

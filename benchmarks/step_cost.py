@@ -33,7 +33,7 @@ from falconcal.data import Bounds
 from falconcal.methods import Falcon, L2Dropout
 from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
-from falconcal.shifts.affine import FAMILIES
+from falconcal.shifts.affine import AFFINE_FAMILIES
 from falconcal.training import Objective, Step
 from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.precision import Precision
@@ -187,14 +187,14 @@ def affine_ratio() -> dict[str, float]:
 
 
 def our_shifts(images: torch.Tensor) -> None:
-    for name, *_ in FAMILIES:
+    for name, *_ in AFFINE_FAMILIES:
         for level in SHIFTS[name].levels:
             SHIFTS[name].at(images, level)
 
 
 def scipy_shifts(images: numpy.ndarray) -> None:
     middle = numpy.array([14.5, 14.5])
-    for _, strengths, matrix_of, _ in FAMILIES:
+    for _, strengths, matrix_of, _ in AFFINE_FAMILIES:
         for strength in strengths:
             matrix, offset = matrix_of(strength)
             for image in images:

@@ -19,6 +19,7 @@ from .data import (
     Bounds as Bounds,
     Dataset as Dataset,
     Examples as Examples,
+    Loader as Loader,
     load_dataset as load_dataset,
 )
 from .errors import (
@@ -47,9 +48,12 @@ from .integrations import (
 from .methods import (
     METHODS as METHODS,
     MNF as MNF,
+    SNGP as SNGP,
     SVI as SVI,
     Adversarial as Adversarial,
+    AugMix as AugMix,
     Ensemble as Ensemble,
+    EntropySmoothing as EntropySmoothing,
     Evidential as Evidential,
     Falcon as Falcon,
     Focal as Focal,
@@ -59,6 +63,7 @@ from .methods import (
     LastLayerSVI as LastLayerSVI,
     MCDropout as MCDropout,
     Mixup as Mixup,
+    RegMixup as RegMixup,
 )
 from .metrics import (
     METRICS as METRICS,
@@ -74,8 +79,12 @@ from .models import (
     predict as predict,
 )
 from .recalibration import (
+    DensityAware as DensityAware,
+    EnsembleTemperature as EnsembleTemperature,
     HistogramBinning as HistogramBinning,
     Isotonic as Isotonic,
+    OneCurveIsotonic as OneCurveIsotonic,
+    ParameterisedTemperature as ParameterisedTemperature,
     ScalingBinning as ScalingBinning,
     ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,

@@ -5,6 +5,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -26,8 +27,15 @@ def _module_line(thing: Any) -> str:
     return summary_line(inspect.getmodule(thing))
 
 
+def _method_line(method: Any) -> str:
+    """Return what a method is, and the base where the entry is another's class with its own."""
+    base = method.keywords["base"] if isinstance(method, partial) else None
+    line = _module_line(inspect.unwrap(method))
+    return f"{line} The base is {method_name(base)}." if base is not None else line
+
+
 CATALOGUE: dict[str, Callable[[], Mapping[str, str]]] = {
-    "methods": lambda: {name: _module_line(method) for name, method in METHODS.items()},
+    "methods": lambda: {name: _method_line(method) for name, method in METHODS.items()},
     "studies": lambda: {name: tomllib.loads(text)["title"] for name, text in STUDIES.items()},
     "shifts": lambda: {
         **{name: shift.summary for name, shift in SHIFTS.items()},

@@ -17,7 +17,7 @@ from falconcal.errors import readable
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """A table of text, and what a reader must know that it leaves out."""
 
     heading: list[str]
@@ -34,7 +34,7 @@ class Layout:
         ]
 
 
-def print_fitting(console: Console, title: str, layouts: Iterable[Layout]) -> None:
+def print_fitting(console: Console, title: str, layouts: Iterable[TableLayout]) -> None:
     """Print the first layout that fits, first with room between its columns, then without."""
     for layout in layouts:
         for gap in (1, 0):
@@ -47,7 +47,7 @@ def print_fitting(console: Console, title: str, layouts: Iterable[Layout]) -> No
     _say_what_is_left_out(console, layout)
 
 
-def _table(title: str, layout: Layout, gap: int, room: int) -> Table:
+def _table(title: str, layout: TableLayout, gap: int, room: int) -> Table:
     shown = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, gap, 0, 0))
     whole = [
         max(width, cell_len(head))
@@ -62,11 +62,11 @@ def _table(title: str, layout: Layout, gap: int, room: int) -> Table:
     return shown
 
 
-def _print_lines(console: Console, title: str, layout: Layout) -> None:
+def _print_lines(console: Console, title: str, layout: TableLayout) -> None:
     for line in ([title], layout.heading, *layout.rows):
         console.print("  ".join(map(readable, line)), markup=False, highlight=False, soft_wrap=True)
 
 
-def _say_what_is_left_out(console: Console, layout: Layout) -> None:
+def _say_what_is_left_out(console: Console, layout: TableLayout) -> None:
     if layout.left_out:
         console.print(layout.left_out, markup=False, highlight=False, style="dim")

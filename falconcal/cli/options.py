@@ -267,3 +267,81 @@ RiskOption = Annotated[
         "95 % certainty by the validation data that the model was saved with."
     ),
 ]
+
+# falconcal recalibrate
+
+TrainedModelArgument = Annotated[
+    str,
+    typer.Argument(
+        help="File written by falconcal.save, the folder of a run, or package.module:make of a "
+        "function without arguments that makes your module."
+    ),
+]
+LabelledArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Labelled data that did not train the model: a folder with one folder of images per "
+        "class, an NPZ file with the arrays inputs and labels (or validation_inputs and "
+        "validation_labels), or a CSV file with the column label."
+    ),
+]
+RecalibratedFileOption = Annotated[
+    Path, typer.Option(help="File of the recalibrated model, .safetensors.")
+]
+CalibratorOption = Annotated[str, typer.Option(help="Calibrator, as falconcal list methods names.")]
+TrainingDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Training data, in the same formats, for calibrators that store examples (default: a "
+        "half of the labelled data is stored and not fitted on)."
+    ),
+]
+DriftedDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A labelled sample of later data, in the same formats: another month, site or camera. "
+        "It is fitted on too, and one half of it judges a fit on the other."
+    ),
+]
+PerturbedOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Shifts, separated by commas, under which copies of the data are fitted on too; "
+        "crafted stands for those made for the kind of data (default: as the calibrator has it)."
+    ),
+]
+FittedOutliersOption = Annotated[
+    str | None,
+    typer.Option(help="Sets of outliers, separated by commas, to fit on too."),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option(help="Weights of a named module: safetensors, or a .pth file of tensors alone."),
+]
+ClassNamesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of the classes in the order of a named module's outputs, separated by commas."
+    ),
+]
+ExampleShapeOption = Annotated[
+    str | None,
+    typer.Option(help="Shape of a named module's images: channels, height and width, as 3,32,32."),
+]
+BoundsOption = Annotated[
+    str | None,
+    typer.Option(help="Lowest and highest value of a named module's inputs, such as 0,1."),
+]
+MeanOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What a named module's pixels from 0 to 1 are lessened by, one number per channel."
+    ),
+]
+DeviationOption = Annotated[
+    str | None,
+    typer.Option(help="What they are divided by after that, one number per channel."),
+]
+FewestOption = Annotated[
+    int, typer.Option(min=1, help="Examples that each class of the model needs.")
+]

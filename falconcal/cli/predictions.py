@@ -34,7 +34,6 @@ from falconcal.cli.options import (
     TruthOption,
 )
 from falconcal.cli.terminal import errors, print_text, show_outcome
-from falconcal.io.output_folder import model_file
 
 if TYPE_CHECKING:
     from falconcal.inference.inputs.input_source import InputSource
@@ -141,7 +140,7 @@ def predict_inputs(
     name = source.resolve().name if source.is_dir() else source.stem
     target = out if out is not None else Path("runs") / "predict" / f"{name}.csv"
     check_output(target, source)
-    saved = load(model_file(model), trust_code or ())
+    saved = load(model, trust_code or ())
     threshold = choose_threshold(saved.metadata, reject_below, risk)
     opened = open_inputs(source, saved.metadata)
     _print_doubts(saved.metadata, opened, risk)

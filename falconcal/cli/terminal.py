@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from falconcal.cli.narrow_tables import Layout, print_fitting
+from falconcal.cli.narrow_tables import TableLayout, print_fitting
 from falconcal.errors import UserError, readable
 from falconcal.io.output_folder import FAILURES_FOLDER, RunKey
 
@@ -95,24 +95,24 @@ def show_summary(results: "Results") -> None:
     print_fitting(output, "Summary", summary_layouts(results))
     kin = kin_cells(results)
     if kin[1]:
-        print_fitting(output, KIN_TITLE, [Layout(*kin, f"{UNSEEN_NOTE} {plain_of(results)}.")])
+        print_fitting(output, KIN_TITLE, [TableLayout(*kin, f"{UNSEEN_NOTE} {plain_of(results)}.")])
     for note in results.notes:
         print_text(note)
 
 
-def summary_layouts(results: "Results") -> Iterator[Layout]:
+def summary_layouts(results: "Results") -> Iterator[TableLayout]:
     """Yield the headline table as a whole, without deviations, and with ever fewer figures."""
     from falconcal.report import headline
     from falconcal.report.tables.headline_columns import HEADLINE
 
-    yield Layout(*headline(results))
+    yield TableLayout(*headline(results))
     several = len(results.runs) > len(results.series)
     deviations = ["deviations between seeds"] if several else []
     for kept in range(len(HEADLINE), 0, -1):
         missing = deviations + [column.heading for column in HEADLINE[kept:]]
         told = f"The terminal is too narrow for {', '.join(missing)}: see summary.md."
         cells = headline(results, deviations=False, figures=kept)
-        yield Layout(*cells, told if missing else "")
+        yield TableLayout(*cells, told if missing else "")
 
 
 def show_score(found: "Assessment") -> None:

@@ -58,10 +58,10 @@ def plot_rows(rows: Any, metric: str = "ece", by: str | None = None) -> "altair.
     panel = layered(layers, table).properties(width=PANEL_SIDE, height=PANEL_SIDE * 0.75)
     shifts = table["shift"].unique(maintain_order=True).to_list()
     facet = altair.Facet("shift:N", sort=shifts, title=None)
-    panels = panel.facet(facet, columns=min(ROW_PANELS, len(shifts)), spacing=16)
+    chart = panel.facet(facet, columns=min(ROW_PANELS, len(shifts)), spacing=16)
     # a shared axis would hang under the holes of the last row
-    chart: altair.FacetChart = panels.resolve_axis(x="independent")
-    return in_house_style(chart)
+    shown: altair.FacetChart = in_house_style(chart.resolve_axis(x="independent"))
+    return shown
 
 
 def _chosen(rows: Any, metric: str, by: str | None) -> polars.DataFrame:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
-import scipy.optimize
+import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy
-import scipy.stats
+import scipy  # its parts are loaded when they are first used
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.errors import UserError

@@ -8,13 +8,16 @@ are trained already: in a study, those of several seeds of another method.
 """
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from falconcal.core.method import Base, Method, build_untrained, innermost_method, with_seed
+from falconcal.core.model_inputs import call_model, packed
+from falconcal.core.module_state import without_wrapper
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.core.registry import look_up
 from falconcal.core.settings import Count, settings
@@ -63,13 +66,20 @@ class Ensemble:
 
     names_code: ClassVar = ("factory",)  # settings that name code, which a file must be trusted for
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Any,
+    ) -> nn.Module:
         """Train the members and return them as one module.
 
         Args:
             model: The network that members are copies of; it is not changed.
             train: Batches of (inputs, labels); each member has its own order.
             validation: Batches that each member is given.
+            **options: What ``fit`` of the base takes besides, for each member.
 
         Returns:
             A module that gives the log of the members' mean probabilities.
@@ -83,7 +93,8 @@ class Ensemble:
                 'members = "finished" takes models that are trained already, the runs of a study: '
                 "run the study with the base and as many seeds, or give models to join()."
             )
-        members = [self._member(model, train, validation, number) for number in range(self.size)]
+        fit = partial(self._member, without_wrapper(model), train, validation, options)
+        members = [fit(number) for number in range(self.size)]
         return EnsembleModel(members).eval()
 
     def join(self, models: Iterable[nn.Module]) -> nn.Module:
@@ -128,10 +139,17 @@ class Ensemble:
         return getattr(innermost_method(self.base), "seed", 0)
 
     def _member(
-        self, model: nn.Module, train: Batches, validation: Batches, number: int
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None,
+        options: Mapping[str, Any],
+        number: int,
     ) -> nn.Module:
         start = self._start(model, member_seed(self._seed(), number))
-        return self._base(number).fit(start, reordered(train, number), validation)
+        base: Any = self._base(number)  # a method of the user's own need not take options
+        fitted: nn.Module = base.fit(start, reordered(train, number), validation, **options)
+        return fitted
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
         """Return the network that a member's training starts from."""
@@ -148,8 +166,10 @@ class EnsembleModel(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return mean_probabilities(torch.stack([member(inputs) for member in self.members]))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        given = packed(inputs, named)
+        logits = [call_model(member, given) for member in self.members]
+        return mean_probabilities(torch.stack(logits))
 
 
 def member_seed(seed: int, number: int) -> int:

@@ -24,7 +24,7 @@ from falconcal.core.settings import (
     Strengths,
     settings,
 )
-from falconcal.data import Batches, Bounds
+from falconcal.data import Batches, Bounds, ChannelBounds
 from falconcal.methods.falcon_directions import DIRECTIONS, check_direction, shift_batch
 from falconcal.shifts.fgsm import EPSILONS
 from falconcal.training import Objective, Step, TrainingMethod, adam, annealed
@@ -32,7 +32,7 @@ from falconcal.training.losses import (
     CalibrationForm,
     EntropyForm,
     calibration_loss,
-    predictive_entropy_loss,
+    predictive_entropy_terms,
 )
 from falconcal.training.objectives import data_terms
 from falconcal.training.step import StatedBounds
@@ -40,6 +40,8 @@ from falconcal.training.step import StatedBounds
 
 def _bounds(value: object) -> object:
     """Read bounds from TOML or JSON, where they are a table of low and high."""
+    if isinstance(value, dict) and {"lows", "highs"} <= set(value):
+        return ChannelBounds(value["lows"], value["highs"])
     if isinstance(value, dict) and set(value) == {"low", "high"}:
         numbers = all(isinstance(bound, int | float) for bound in value.values())
         return Bounds(**value) if numbers else value
@@ -48,6 +50,9 @@ def _bounds(value: object) -> object:
 
 InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds)]
 Direction = Annotated[str, AfterValidator(check_direction)]
+# the largest weight of the literal entropy term that stands in for the renormalised one with two
+# classes; chosen by benchmarks/binary_entropy.py
+TWO_CLASS_WEIGHT = 0.1
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
 
@@ -100,7 +105,9 @@ class Falcon(TrainingMethod):
     statistics: Literal["both", "clean"] = "clean"
     """Which batches BatchNorm's running statistics see: the clean ones, or both."""
     entropy_form: EntropyForm = "renormalised"
-    """Form of L_S: ``renormalised`` over the wrong classes (the code), or ``literal``."""
+    """Form of L_S: ``renormalised`` over the wrong classes (the code), or ``literal``. With two
+    classes the renormalised form would be 0, and the literal one at a weight of at most 0.1 stands
+    in for it."""
     calibration_form: CalibrationForm = "half_sum"
     """Form of L_adv: ``half_sum`` of squares (the code), or their ``root`` (the paper)."""
     bounds: InputBounds = "data"
@@ -131,9 +138,22 @@ class Falcon(TrainingMethod):
 def clean_falcon_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     """Return L_CCE + lambda_S * L_S on the clean batch, and the L2 penalty."""
     logits = step.logits()  # (N, C)
-    weight = annealed(falcon.entropy_weight, step.epoch, step.epochs, falcon.entropy_annealing)
-    entropy = predictive_entropy_loss(logits, step.labels, falcon.entropy_form)
+    weight, form = entropy_of(falcon, logits.shape[1], step.epoch, step.epochs)
+    entropy = step.mean(predictive_entropy_terms(logits, step.labels, form))
     return {**data_terms(falcon, step, logits), "entropy": weight * entropy}
+
+
+def entropy_of(falcon: Falcon, classes: int, epoch: int, epochs: int) -> tuple[float, EntropyForm]:
+    """Return the weight of L_S in an epoch, and its form.
+
+    With two classes there is one wrong class, and the renormalised form is exactly 0. The literal
+    one stands in for it then, at a weight of at most ``TWO_CLASS_WEIGHT``: it takes probability
+    from the true class, as a smoothed label does.
+    """
+    weight, form = falcon.entropy_weight, falcon.entropy_form
+    if classes == 2 and form == "renormalised":
+        weight, form = min(weight, TWO_CLASS_WEIGHT), "literal"
+    return annealed(weight, epoch, epochs, falcon.entropy_annealing), form
 
 
 def calibration_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
@@ -142,8 +162,14 @@ def calibration_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     weight = annealed(
         falcon.calibration_weight, step.epoch, step.epochs, falcon.calibration_annealing
     )
-    total = step.processes.total
-    loss = calibration_loss(logits, step.labels, falcon.bins, falcon.calibration_form, total)
+    loss = calibration_loss(
+        logits,
+        step.labels,
+        falcon.bins,
+        falcon.calibration_form,
+        step.processes.total,
+        step.weights,
+    )
     return {"calibration": weight * loss}
 
 

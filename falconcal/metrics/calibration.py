@@ -9,7 +9,7 @@ ECE: principled reliability diagrams via kernel smoothing", ICLR 2024.
 from dataclasses import dataclass
 
 import numpy
-import scipy.fft
+import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 

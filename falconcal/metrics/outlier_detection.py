@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from falconcal.errors import UserError
 from falconcal.metrics.metric_inputs import scores_of
@@ -62,6 +61,9 @@ def outlier_detection(
         >>> found.auroc, found.fpr_at_95
         (0.75, 0.5)
     """
+    # slow to import, and few need it
+    from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
     values = numpy.concatenate([signal_of(inside, signal), signal_of(outside, signal)])
     truth = numpy.zeros(len(values))
     truth[: len(scores_of(inside))] = 1

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated
 
+import scipy  # its parts are loaded when they are first used
 import torch
 from pydantic import Field
-from scipy import stats
 from torch import Tensor
 
 from falconcal.core.settings import Count, settings
@@ -167,7 +167,7 @@ class RiskTable:
         _check_share("certainty", certainty)
         alone = 1 - (1 - certainty) / self.considered
         return [
-            1.0 if wrong == count else float(stats.beta.ppf(alone, wrong + 1, count - wrong))
+            1.0 if wrong == count else float(scipy.stats.beta.ppf(alone, wrong + 1, count - wrong))
             for count, wrong in zip(self.accepted, self.errors, strict=True)
         ]
 

@@ -21,6 +21,7 @@ from falconcal.data.part import count_tokens
 from falconcal.errors import UsageError, UserError, described
 from falconcal.models import resnet, vgg
 from falconcal.models.cifar_resnet import CifarResNet
+from falconcal.models.efficientnet_lite import EfficientNetLite
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
 from falconcal.models.pixel_recurrent import CellType, PixelRecurrent
@@ -41,6 +42,7 @@ __all__ = [
     "MODELS",
     "VGG",
     "CifarResNet",
+    "EfficientNetLite",
     "LeNet",
     "PixelRecurrent",
     "ResNet",
@@ -97,6 +99,14 @@ def _cifar_resnet(dataset: Dataset, depth: int) -> nn.Module:
     if channels != 3:
         raise UserError(f"resnet{depth} needs images of 3 channels, got {channels}.")
     return CifarResNet(len(dataset.classes), depth)
+
+
+def _efficientnet_lite0(dataset: Dataset, trained_blocks: int | None = None) -> nn.Module:
+    """EfficientNet-Lite0 for colour images; takes the weights of the extra imagenet."""
+    channels, _ = _image(dataset, "efficientnet_lite0")
+    if channels != 3:
+        raise UserError(f"efficientnet_lite0 needs colour images, got {channels} channels.")
+    return EfficientNetLite(len(dataset.classes), trained_blocks=trained_blocks)
 
 
 def _lstm(dataset: Dataset, hidden: Count = 130) -> nn.Module:
@@ -160,6 +170,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet_small": _resnet_small,
     "resnet20": _resnet20,
     "resnet56": _resnet56,
+    "efficientnet_lite0": _efficientnet_lite0,
     "lstm": _lstm,
     "gru": _gru,
     "text_lstm": _text_lstm,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy
-import scipy.optimize
+import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 

@@ -9,7 +9,7 @@ the validation labels lack gets probability 0, a row of zeros becomes uniform.
 from typing import ClassVar
 
 import numpy
-import scipy.optimize
+import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 

@@ -55,7 +55,7 @@ def affine_shifts(centre: Centre = "keras") -> dict[str, Shift]:
             summary,
             kin=_kin(name),
         )
-        for name, strengths, matrix_of, summary in FAMILIES
+        for name, strengths, matrix_of, summary in AFFINE_FAMILIES
     }
 
 
@@ -106,7 +106,7 @@ def zoom(factor: float, axes: tuple[bool, bool]) -> Map:
     return numpy.diag([factor if zoomed else 1.0 for zoomed in axes]), numpy.zeros(2)
 
 
-FAMILIES: list[tuple[str, tuple[float, ...], Callable[[float], Map], str]] = [
+AFFINE_FAMILIES: list[tuple[str, tuple[float, ...], Callable[[float], Map], str]] = [
     ("rot_left", BACKWARDS, rotation, "rotation by 0, 350, ..., 270 degrees"),
     ("rot_right", TENS, rotation, "rotation by 0, 10, ..., 90 degrees"),
     (

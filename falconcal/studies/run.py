@@ -18,15 +18,17 @@ from falconcal.core.registry import name_and_settings
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset
 from falconcal.data.part import count_tokens
 from falconcal.errors import UserError
+from falconcal.evaluation.sets_under_shift import sets_under_shift
 from falconcal.evaluation.under_shift import score_under_shift
 from falconcal.inference.model_file import save
 from falconcal.io.atomic import write_text
-from falconcal.io.output_folder import WEIGHTS_FILE, RunKey
+from falconcal.io.output_folder import SETS_FILE, WEIGHTS_FILE, RunKey
 from falconcal.methods import Ensemble
 from falconcal.models.predict import predict
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.studies.base_runs import finished_members, joins_finished, runs_of_base
 from falconcal.studies.building import (
+    fit_with_drifted,
     load_study_dataset,
     make_study_model,
     study_validation,
@@ -139,6 +141,8 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
         _save(folder / WEIGHTS_FILE, trained.model, own, context.dataset, method, reporter)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
+        if context.study.conformal is not None:
+            write_table(folder / SETS_FILE, _measured_sets(trained.model, context))
         _write_json(folder / "settings.json", run_settings(context.study, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
@@ -155,6 +159,15 @@ def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> po
         reporter.measuring(shift, level, next(counted), levels)
 
     return score_under_shift(model, context.dataset.test, shifts, outliers, progress=progress)
+
+
+def _measured_sets(model: nn.Module, context: StudyContext) -> polars.DataFrame:
+    """Return coverage and size of conformal sets, which the validation data calibrate."""
+    seen = predict(model, context.dataset.validation)
+    shifts = [] if context.measure_later else context.study.all_shifts()
+    alpha = context.study.conformal
+    assert alpha is not None
+    return sets_under_shift(model, seen, context.dataset.test, shifts, alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +249,8 @@ def _calibrate(
     watch, folder = Stopwatch(), base.folder(store.directory)
     model = load_run_model(study, store, dataset, base, method.base)
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
-    fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
+    alone = dataclasses.replace(method, base=None)
+    fitted = fit_with_drifted(study, dataset, alone, model, train, validation)
     origin = read_json(folder / "run.json")
     spent = with_seconds_of(origin, watch.read("training"))
     record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}

@@ -29,7 +29,7 @@ from falconcal.io.output_folder import (
 )
 from falconcal.methods import METHODS, are_same_class
 from falconcal.studies.run_files import is_whole, read_json, to_json
-from falconcal.studies.study import REFERENCE_METHOD
+from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.training import checkpointing
 from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT
 

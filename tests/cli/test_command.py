@@ -1,4 +1,4 @@
-"""The command as a user meets it: a process of its own, its output and its exit code."""
+"""The command as a user meets it: its output and its exit code, where it matters from a process."""
 
 import dataclasses
 import re
@@ -16,40 +16,42 @@ import falconcal
 from falconcal.cli.catalogue_tables import CATALOGUE, method_settings
 from falconcal.core.settings import NonNegative, settings
 from falconcal.methods import METHODS
-from tests.helpers.command import COMMAND, run
+from tests.helpers.command import COMMAND, run, run_here
 from tests.helpers.paths import STRIPES
 from tests.helpers.stripes import TRUST
-
-pytestmark = pytest.mark.end_to_end
 
 STUDY = STRIPES
 
 
+@pytest.mark.end_to_end
 def test_version() -> None:
     assert run("--version").stdout.strip() == f"falconcal {falconcal.__version__}"
 
 
+@pytest.mark.end_to_end
 def test_help_shows_the_commands_and_examples() -> None:
     shown = run("--help").stdout
     assert all(command in shown for command in ("run", "report", "list"))
-    assert "falconcal run digits" in run("run", "--help").stdout
-    assert "falconcal report runs/digits" in run("report", "--help").stdout
-    assert "falconcal tune digits --method falcon" in run("tune", "--help").stdout
+    assert "falconcal run digits" in run_here("run", "--help").stdout
+    assert "falconcal report runs/digits" in run_here("report", "--help").stdout
+    assert "falconcal tune digits --method falcon" in run_here("tune", "--help").stdout
 
 
 def test_no_words_at_all_show_the_help() -> None:
-    assert "Usage" in run().stdout + run().stderr
+    shown = run_here()
+    assert "Usage" in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("kind", CATALOGUE)
 def test_list_has_a_line_on_everything(kind: str) -> None:
-    answer = run("list", kind)
+    answer = run_here("list", kind)
     assert answer.returncode == 0
     lines = answer.stdout.splitlines()[1:]
     assert len(lines) == len(CATALOGUE[kind]())
     assert all(len(line.split()) > 2 for line in lines)
 
 
+@pytest.mark.end_to_end
 def test_a_study_from_run_to_report(tmp_path: Path) -> None:
     first = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -61,12 +63,12 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
     assert list((out / "figures").glob("*.svg"))
     before = (out / "rows.parquet").read_bytes()
 
-    again = run("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
+    again = run_here("run", str(STUDY), *TRUST, "--out", "out", folder=tmp_path)
     assert again.returncode == 0
     assert again.stdout.count("already complete") == 2
     assert (out / "rows.parquet").read_bytes() == before
 
-    other = run(
+    other = run_here(
         "run", str(STUDY), *TRUST, "--out", "out", "--set", "falcon.epochs=3", folder=tmp_path
     )
     assert other.returncode == 1
@@ -74,19 +76,19 @@ def test_a_study_from_run_to_report(tmp_path: Path) -> None:
     assert (out / "rows.parquet").read_bytes() == before
 
     (out / "report.html").unlink()
-    report = run("report", "out", folder=tmp_path)
+    report = run_here("report", "out", folder=tmp_path)
     assert report.returncode == 0
     assert (out / "report.html").exists()
 
 
+@pytest.mark.end_to_end
 def test_only_the_methods_asked_for(tmp_path: Path) -> None:
-    assert (
-        run("run", str(STUDY), *TRUST, "--methods", "dropout", "--out", str(tmp_path)).returncode
-        == 0
-    )
+    words = ("run", str(STUDY), *TRUST, "--methods", "dropout", "--out", str(tmp_path))
+    assert run_here(*words).returncode == 0
     assert set(polars.read_parquet(tmp_path / "rows.parquet")["method"]) == {"dropout"}
 
 
+@pytest.mark.end_to_end
 def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> None:
     words = ["run", str(STUDY), *TRUST, "--out", str(tmp_path), "--set", "falcon.epochs=100000"]
     process = subprocess.Popen(
@@ -127,7 +129,7 @@ def test_ctrl_c_keeps_complete_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
 def test_mistakes_get_a_message_a_code_and_no_traceback(
     words: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
-    answer = run(*words, folder=tmp_path)
+    answer = run_here(*words, folder=tmp_path)
     assert answer.returncode == code, answer.stderr
     assert message in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -135,7 +137,7 @@ def test_mistakes_get_a_message_a_code_and_no_traceback(
 
 
 def test_list_shows_the_settings_of_methods() -> None:
-    answer = run("list", "methods", "--settings")
+    answer = run_here("list", "methods", "--settings")
     assert answer.returncode == 0, answer.stderr
     sections = dict(
         part.split("\n", 1) for part in re.split(r"\n(?=\w)", answer.stdout.rstrip("\n"))
@@ -171,6 +173,6 @@ def test_settings_of_a_method_are_described_by_the_strings_below_them() -> None:
 
 
 def test_settings_are_those_of_methods() -> None:
-    answer = run("list", "shifts", "--settings")
+    answer = run_here("list", "shifts", "--settings")
     assert answer.returncode == 2
     assert "falconcal list methods --settings" in answer.stderr

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from falconcal.cli.progress import MeasuringLines
 from falconcal.studies.finished_runs import MeasurementProgress
-from tests.helpers.command import run
+from tests.helpers.command import run, run_here
 from tests.helpers.paths import ROOT
 
 STUDY = """
@@ -35,19 +35,19 @@ def test_runs_are_trained_first_and_measured_later(tmp_path: Path) -> None:
     assert trained.returncode == 0, trained.stderr
     assert "falconcal measure out" in trained.stdout
     assert not (tmp_path / "out" / "report.html").exists()
-    missing = run("report", "out", folder=tmp_path)
+    missing = run_here("report", "out", folder=tmp_path)
     assert missing.returncode == 1
     assert "falconcal measure out" in missing.stderr
     first = run("measure", "out", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "shear, level 1, 4 runs: 50% done, " in first.stdout
     assert "Summary" in first.stdout
-    further = run("measure", "out", "--shifts", "fgsm,affine", folder=tmp_path)
+    further = run_here("measure", "out", "--shifts", "fgsm,affine", folder=tmp_path)
     assert further.returncode == 0, further.stderr
     rows = polars.read_parquet(tmp_path / "out" / "rows.parquet")
     assert len(set(rows["shift"])) == 11  # the nine, fgsm and clean
     assert "xyzoom" in (tmp_path / "out" / "report.html").read_text()
-    again = run("run", "small.toml", *arguments, folder=tmp_path)
+    again = run_here("run", "small.toml", *arguments, folder=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "already complete" in again.stdout
 
@@ -55,7 +55,7 @@ def test_runs_are_trained_first_and_measured_later(tmp_path: Path) -> None:
 @pytest.mark.end_to_end
 def test_a_wrong_request_is_a_sentence_and_code_2(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(STUDY)
-    made = run("run", "small.toml", "--out", "out", folder=tmp_path)
+    made = run_here("run", "small.toml", "--out", "out", folder=tmp_path)
     assert made.returncode == 0, made.stderr
     for words, expected in (
         (("--shifts", "sheer"), "Did you mean 'shear'"),
@@ -63,11 +63,12 @@ def test_a_wrong_request_is_a_sentence_and_code_2(tmp_path: Path) -> None:
         (("--shifts", "fgsm", "--methods", "falcon"), "unknown method"),
         ((), "nothing is left to measure"),
     ):
-        refused = run("measure", "out", *words, folder=tmp_path)
+        refused = run_here("measure", "out", *words, folder=tmp_path)
         assert refused.returncode == 2, refused.stderr
         assert expected in refused.stderr
         assert "Traceback" not in refused.stderr
-    assert run("measure", str(ROOT / "docs"), "--shifts", "fgsm", folder=tmp_path).returncode == 2
+    elsewhere = run_here("measure", str(ROOT / "docs"), "--shifts", "fgsm", folder=tmp_path)
+    assert elsewhere.returncode == 2
 
 
 def test_a_line_comes_with_every_shift_and_at_least_every_minute() -> None:

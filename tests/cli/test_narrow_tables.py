@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from falconcal.cli import terminal
-from falconcal.cli.narrow_tables import Layout, print_fitting
+from falconcal.cli.narrow_tables import TableLayout, print_fitting
 from falconcal.report import headline, load_results
 from falconcal.studies import find_study
 from tests.helpers.report_study import make_study
@@ -17,7 +17,7 @@ NAMES = list(find_study("digits_methods").methods)
 LONGEST = "falcon_shift_temperature"  # of the demo
 
 
-def printed(title: str, layouts: list[Layout], width: int) -> str:
+def printed(title: str, layouts: list[TableLayout], width: int) -> str:
     text = io.StringIO()
     print_fitting(Console(file=text, width=width), title, layouts)
     return text.getvalue()
@@ -43,8 +43,8 @@ def test_all_methods_of_a_study_stand_unbroken_in_80_columns(figure: str) -> Non
     heading = ["Method", "Seeds", "Accuracy", "Clean ECE", "Mean micro ECE", "Mean macro ECE"]
     heading += ["Last-level confidence", "Training"]
     cells = ["3", *["0.123"] * 5, "1,234.5 s"]
-    whole = Layout(heading, [[name, "3", *[figure] * 5, "1,234.5 s"] for name in NAMES])
-    means = Layout(heading, [[name, *cells] for name in NAMES])
+    whole = TableLayout(heading, [[name, "3", *[figure] * 5, "1,234.5 s"] for name in NAMES])
+    means = TableLayout(heading, [[name, *cells] for name in NAMES])
     text = printed("Summary", [whole, means], 80)
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
@@ -80,13 +80,13 @@ def test_figures_are_left_out_and_named_never_broken(
 
 def test_where_nothing_fits_the_terminal_wraps_whole_lines() -> None:
     rows = [["a" * 30, "0.123"]]
-    text = printed("Summary", [Layout(["Method", "Accuracy"], rows, "Left out: all.")], 20)
+    text = printed("Summary", [TableLayout(["Method", "Accuracy"], rows, "Left out: all.")], 20)
     assert "a" * 30 + "  0.123" in text
     assert text.endswith("Left out: all.\n")
 
 
 def test_headings_break_between_words_only_where_they_must() -> None:
-    layout = Layout(["Method", "Mean micro ECE"], [["one", "0.5"]])
+    layout = TableLayout(["Method", "Mean micro ECE"], [["one", "0.5"]])
     assert "Mean micro ECE" in printed("", [layout], 40)
     narrow = printed("", [layout], 16)
     assert "Mean micro" not in narrow
@@ -94,6 +94,6 @@ def test_headings_break_between_words_only_where_they_must() -> None:
 
 
 def test_what_names_hold_cannot_steer_the_terminal() -> None:
-    text = printed("Summary", [Layout(["Method", "[b]x"], [["\x1b[31mred", "[red]1"]])], 80)
+    text = printed("Summary", [TableLayout(["Method", "[b]x"], [["\x1b[31mred", "[red]1"]])], 80)
     assert "\x1b" not in text
     assert "[red]1" in text

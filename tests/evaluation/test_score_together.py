@@ -40,6 +40,11 @@ def stored_shift(tiny: Dataset) -> StoredShift:
     return StoredShift("darker", 1, lambda _, __: level)
 
 
+def first_levels(name: str) -> Shift:
+    """Return a shift with its first levels alone, which are as good as all to compare bits."""
+    return replace(SHIFTS[name], strengths=SHIFTS[name].strengths[:3])
+
+
 def learned(tiny: Dataset, seed: int = 0) -> nn.Module:
     method = L2Dropout(epochs=5, learning_rate=0.01)
     network = small_network(seed=seed)
@@ -95,8 +100,9 @@ def models() -> dict[str, nn.Module]:
 def test_every_model_is_scored_to_the_bit_as_by_itself(
     tiny: Dataset, models: dict[str, nn.Module]
 ) -> None:
-    shifts: list[AnyShift] = [SHIFTS["gaussian_noise"], stored_shift(tiny), SHIFTS["fgsm"]]
-    shifts.append(SHIFTS["contrast"] | SHIFTS["fgsm"])
+    fgsm = first_levels("fgsm")
+    shifts: list[AnyShift] = [first_levels("gaussian_noise"), stored_shift(tiny), fgsm]
+    shifts.append(first_levels("contrast") | fgsm)
     outliers = [OUTLIERS["uniform_noise"]]
     together = score_together(models, tiny.test, shifts, outliers, batch_size=7)
     assert list(together) == list(models)

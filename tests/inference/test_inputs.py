@@ -1,8 +1,6 @@
 """falconcal predict: every kind of input, what is rejected, and every mistake by its place."""
 
-import os
 import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,6 @@ from PIL import Image
 from torch import Tensor, nn
 
 import falconcal
-from falconcal.cli import main
 from falconcal.data import Bounds
 from falconcal.inference.inputs import (
     PredictionCounts,
@@ -29,20 +26,14 @@ from falconcal.inference.inputs.image_inputs import read_input
 from falconcal.inference.inputs.input_source import BATCH
 from falconcal.inference.model_file import SavedModel
 from falconcal.inference.model_metadata import ModelMetadata
-from tests.helpers.paths import ROOT, STRIPES
+from tests.helpers.command import run_here
+from tests.helpers.paths import STRIPES
 from tests.helpers.small_data import CLASSES, small_network, stripes
 from tests.helpers.stripes import TRUST, Columns, load_own
 
-COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
-
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    return subprocess.run(
-        [*COMMAND, "predict", *arguments, *TRUST],
-        capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=120,
-    )  # fmt: skip
+    return run_here("predict", *arguments, *TRUST, folder=folder)
 
 
 @pytest.fixture
@@ -426,21 +417,9 @@ def test_a_threshold_is_stated_or_comes_from_a_risk(pictures: SavedModel, rows: 
     ],
 )
 @pytest.mark.usefixtures("pictures", "rows")
-def test_mistakes_of_the_command(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    code: int,
-    message: str,
-) -> None:
+def test_mistakes_of_the_command(tmp_path: Path, words: list[str], code: int, message: str) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["falconcal", "predict", *words, *TRUST])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(SystemExit) as left:
-        main()
-    complaint = capsys.readouterr().err
-    assert left.value.code == code, complaint
-    assert message in complaint
+    answer = command(tmp_path, *words)
+    assert answer.returncode == code, answer.stderr
+    assert message in answer.stderr
     assert not list(tmp_path.glob("runs"))

@@ -30,7 +30,7 @@ from falconcal.metrics.reliability_bins import wilson_bounds
 from falconcal.report.charts import engine
 from falconcal.report.pages import report_page as page_module
 from falconcal.report.pages.score_page import write_score_page
-from tests.helpers.command import run
+from tests.helpers.command import run, run_here
 
 SCRIPT = "<script>alert(1)</script>"
 # confidences 0.8, 0.6, 0.7, 0.9; the second and the last are wrong
@@ -572,13 +572,11 @@ def test_the_command_from_file_to_page(tmp_path: Path) -> None:
     assert {file.name for file in out.iterdir()} == {"score.html", "metrics.json", "figures"}
 
 
-@pytest.mark.end_to_end
 def test_the_command_is_in_the_help() -> None:
-    assert "score" in run("--help").stdout
-    assert "falconcal score predictions.csv" in run("score", "--help").stdout
+    assert "score" in run_here("--help").stdout
+    assert "falconcal score predictions.csv" in run_here("score", "--help").stdout
 
 
-@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -597,7 +595,7 @@ def test_mistakes_get_a_message_a_code_and_no_traceback(
 ) -> None:
     write_csv(tmp_path, CSV)
     (tmp_path / "bad.csv").write_text("label,p_0,p_1\n0,0.8,0.2\n0,0.8,0.1\n")
-    answer = run("score", *words, folder=tmp_path)
+    answer = run_here("score", *words, folder=tmp_path)
     assert answer.returncode == code, answer.stderr
     assert message in answer.stderr
     assert "Traceback" not in answer.stderr

@@ -59,10 +59,10 @@ def test_members_start_apart_and_from_other_weights_than_given(tiny: Dataset) ->
     seen: list[nn.Module] = []
 
     class Watched(L2Dropout):
-        def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        def fit(self, model: nn.Module, train: Batches, *rest: Any, **options: Any) -> nn.Module:
             seen.append(copy.deepcopy(model))
             orders.append(next(iter(train))[1].tolist())
-            return super().fit(model, train, validation)
+            return super().fit(model, train, *rest, **options)
 
     orders: list[list[int]] = []
     given = small_network()
@@ -264,21 +264,6 @@ def test_a_broken_off_ensemble_goes_on_and_ends_with_the_same_bits(
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
     assert len(list(tmp_path.glob("training-*.safetensors"))) == 3
-
-
-def normalised_network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
-    )
-
-
-@pytest.mark.end_to_end
-def test_a_member_trains_in_two_processes(tiny: Dataset) -> None:
-    """Clean and moved batch in one step, with BatchNorm, which processes share."""
-    base = Adversarial(epochs=1, devices=2, accelerator="cpu", bounds=Bounds(0.0, 1.0))
-    (member,) = fit(Ensemble(base=base, size=1), tiny, normalised_network()).members
-    assert member[3].num_batches_tracked == 6  # 3 batches, each clean and moved
 
 
 def test_the_loss_is_that_of_the_clean_and_of_the_moved_batch(tiny: Dataset) -> None:

@@ -78,11 +78,12 @@ def test_no_metric_depends_on_the_order_of_examples_or_classes(
     renamed = Predictions.from_probabilities(data.probs[:, classes], classes.argsort()[data.labels])
     for name, metric in METRICS.items():
         value = metric(data)
-        assert metric(shuffled) == pytest.approx(value, abs=1e-9), name
-        if not _ties(
-            data.log_probs
-        ):  # which of two equal classes is predicted is a matter of order
-            assert metric(renamed) == pytest.approx(value, abs=1e-9), name
+        same = pytest.approx(value, abs=1e-9)
+        assert metric(shuffled) == same, f"{name} depends on the order of the examples"
+        # which of two equal classes is predicted is a matter of order
+        assert _ties(data.log_probs) or metric(renamed) == same, (
+            f"{name} depends on the order of the classes, and no two share the first place"
+        )
 
 
 def _ties(log_probs: Tensor) -> bool:

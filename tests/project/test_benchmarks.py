@@ -68,3 +68,20 @@ def test_names_with_two_meanings_are_counted(tmp_path: Path) -> None:
     assert found["functions of 3 lines or more with the same body"] == "1: one = one"
     assert found["classes and functions with a complete docstring"] == "0 of 2"
     assert found["modules at the top level"] == "2"
+
+
+def test_what_belongs_to_a_class_is_no_field_and_imports_are_no_copies(tmp_path: Path) -> None:
+    package = tmp_path / "falconcal"
+    package.mkdir()
+    names = "".join(f"    name_{number},\n" for number in range(8))
+    (package / "__init__.py").write_text('__all__ = ["Kept"]\n')
+    kept = 'class Kept:\n    """A.\n\n    >>> 1\n    1\n    """\n    takes: ClassVar[str] = ""\n'
+    (package / "first.py").write_text(f"from elsewhere import (\n{names})\n{kept}")
+    (package / "second.py").write_text(
+        f"from elsewhere import (\n{names})\nclass Other:\n    takes: ClassVar[int] = 1\n"
+        "def one(): ...\n"
+    )
+    found = house.figures(package)
+    assert found["fields of the same name with another type"] == "0"
+    assert found["classes and functions with a complete docstring"] == "1 of 1"
+    assert found["blocks of 6 lines that occur again"] == "0"

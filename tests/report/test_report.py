@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from falconcal.cli import app
 from falconcal.errors import UserError
 from falconcal.io.atomic import write_bytes, write_text
-from falconcal.metrics import BINS, reliability_curve
+from falconcal.metrics import BINS, METRICS, reliability_curve
 from falconcal.metrics.binning import bin_index
 from falconcal.report import summary_table, write_report
 from falconcal.report.charts import engine
@@ -21,6 +21,7 @@ from falconcal.report.charts.chart_data import reliability_bins
 from falconcal.report.confidence_cells import bin_expression
 from falconcal.report.pages import report_page as page_module
 from falconcal.report.results import load_results
+from falconcal.report.tables.metric_means import means_by_metric
 from tests.helpers.report_study import (
     CHOSEN_ON,
     SEEDS,
@@ -62,6 +63,18 @@ def test_summary_by_hand(study: Path) -> None:
     # 0.86 / 3 at level 2 of rotation, 0.86 / 2 at level 1 of the other two
     assert falcon["last_level_confidence"] == pytest.approx(0.86 * (1 / 3 + 1 / 2 + 1 / 2) / 3)
     assert falcon["training_seconds"] == pytest.approx(11.0)
+
+
+@pytest.mark.end_to_end
+def test_every_metric_of_the_rows_is_on_the_page(written: Path) -> None:
+    found = means_by_metric(load_results(written))
+    measured = ("accuracy", "ece", "nll", "brier", "entropy", "confidence")
+    assert list(found) == [METRICS[name].heading for name in measured]
+    # seeds 0.90 and 0.92; a level divides by 1 + level: rotation has two, noise and zoom have one
+    shifted = 0.91 * ((1 / 2 + 1 / 3) / 2 + 1 / 2 + 1 / 2) / 3
+    assert found["Accuracy"] == [("91.0%", f"{shifted:.1%}")] * 2
+    page = (written / "report.html").read_text()
+    assert all(f'<th scope="row">{heading}</th>' in page for heading in found)
 
 
 def test_shifts_that_chose_settings_stand_apart(study: Path) -> None:

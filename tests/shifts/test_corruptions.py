@@ -27,7 +27,7 @@ from falconcal.shifts.corruptions.blur import (
     swapped_sources,
 )
 from falconcal.shifts.corruptions.digital import affine_points, exact_mean, resampled
-from falconcal.shifts.corruptions.edges import distance
+from falconcal.shifts.corruptions.edges import edge_distance
 from falconcal.shifts.corruptions.frost import TEXTURES, texture
 from falconcal.shifts.corruptions.noise import poisson
 from falconcal.shifts.corruptions.parameters import FOR_LARGE_IMAGES, FOR_SMALL_IMAGES, parameters
@@ -477,7 +477,7 @@ def test_smoothing_matrix_matches_scipy(deviation: float) -> None:
 
 def test_distance_matches_scipy() -> None:
     edges = (torch.rand(2, 1, 60, 70) > 0.995).float()
-    for edge, found in zip(edges[:, 0], distance(edges, 20)[:, 0], strict=True):
+    for edge, found in zip(edges[:, 0], edge_distance(edges, 20)[:, 0], strict=True):
         exact = scipy.ndimage.distance_transform_edt(1 - edge.numpy())
         numpy.testing.assert_allclose(found, exact.clip(max=20), atol=1e-5)
 

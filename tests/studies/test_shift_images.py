@@ -17,7 +17,7 @@ from falconcal.shifts import (
     sensor_shifts,
 )
 from falconcal.studies.shift_overview import GAP, LINE, shift_overview, usual_shifts
-from tests.helpers.command import run
+from tests.helpers.command import run_here
 from tests.helpers.stripes import load_stripes, load_table
 
 
@@ -77,14 +77,14 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 @pytest.mark.end_to_end
 def test_the_command_writes_the_picture(tmp_path: Path) -> None:
-    answer = run("shift", "digits", "--shifts", "contrast, shear", folder=tmp_path)
+    answer = run_here("shift", "digits", "--shifts", "contrast, shear", folder=tmp_path)
     assert answer.returncode == 0, answer.stderr
     file = tmp_path / "runs" / "shift" / "digits.png"
     assert str(Path("runs") / "shift" / "digits.png") in answer.stdout
     assert opened(file.read_bytes()).shape[0] == LINE + 2 * (56 + GAP)
-    wrong = run("shift", "digits", "--out", "picture.gif", folder=tmp_path)
+    wrong = run_here("shift", "digits", "--out", "picture.gif", folder=tmp_path)
     assert wrong.returncode == 2
     assert "expects a PNG file" in wrong.stderr
-    wrong = run("shift", "digits", "--out", str(file / "x.png"), folder=tmp_path)
+    wrong = run_here("shift", "digits", "--out", str(file / "x.png"), folder=tmp_path)
     assert wrong.returncode == 2
     assert "digits.png is a file" in wrong.stderr

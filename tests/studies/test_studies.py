@@ -30,7 +30,7 @@ from falconcal.recalibration import Temperature, VectorScaling
 from falconcal.report import load_results, write_report
 from falconcal.report.results import Results, open_scores
 from falconcal.shifts import Shift, affine_shifts
-from falconcal.shifts.affine import FAMILIES
+from falconcal.shifts.affine import AFFINE_FAMILIES
 from falconcal.studies import STUDIES, Study, building, find_study
 from falconcal.studies import run as one_run
 from falconcal.studies.building import train_method
@@ -40,7 +40,7 @@ from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
-from falconcal.training.criterion import STEPS, ShiftedValidation
+from falconcal.training.criterion import MATCHED_STEPS, ShiftedValidation
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.small_studies import TEXT, Silent, everything
@@ -65,7 +65,7 @@ def test_shifts_within_the_augmentation_are_named_by_the_study(name: str) -> Non
     """What training turns and moves by reaches the first level of rotations and translations."""
     found = find_study(name)
     reached = {"rot": DEGREES, "xsh": SHIFT * 32, "ysh": SHIFT * 32, "xys": SHIFT * 32}
-    strengths = {family: levels for family, levels, *_ in FAMILIES}
+    strengths = {family: levels for family, levels, *_ in AFFINE_FAMILIES}
     for shift in found.shifts:
         most = reached.get(shift[:3], 0.0)
         away = [min(level, 360 - level) for level in strengths[shift]]
@@ -250,7 +250,7 @@ def test_judging_an_epoch_costs_at_most_a_tenth_of_training_it(
     given: list[tuple[int, int]] = []
 
     def record(_: object, __: object, shifts: list[Shift], examples: int, ___: object) -> None:
-        given.append((1 + STEPS * len(shifts), examples))
+        given.append((1 + MATCHED_STEPS * len(shifts), examples))
 
     monkeypatch.setattr(building, "shifted_validation", record)
     kinds = {"newsgroups": "text", "sensors": "signal", "sequential": "sequence"}

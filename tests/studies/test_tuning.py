@@ -5,7 +5,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import time
 import tomllib
 from dataclasses import replace
@@ -58,11 +57,11 @@ from falconcal.studies.tuning.search import Search, make_trial_context, tune  # 
 from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
 from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
 from falconcal.training.criterion import Requirements, validation_criterion  # noqa: E402
+from tests.helpers.command import COMMAND  # noqa: E402
 from tests.helpers.paths import STRIPES  # noqa: E402
 
 TEXT = STRIPES.read_text()
 SHORT = ("tuning.epochs=2", "search.dropout.learning_rate=[1e-6, 0.003, 0.03]")
-COMMAND = [sys.executable, "-c", "from falconcal.cli import main; main()"]
 
 
 def study(*changes: str) -> Study:

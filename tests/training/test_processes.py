@@ -6,97 +6,100 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import polars
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 from typer.testing import CliRunner
 
-from falconcal import Bounds, Falcon, L2Dropout
+from falconcal import MNF, Falcon, L2Dropout
 from falconcal.cli import app
 from falconcal.core.distributed import settings_for_torchrun
 from falconcal.core.method import innermost_method
 from falconcal.errors import UsageError, UserError
 from falconcal.models.predict import predict
 from falconcal.studies.study import with_devices
-from falconcal.training import History
 from falconcal.training.batches import BatchSlices, accumulation_groups
-from falconcal.training.losses import CalibrationForm
 from tests.helpers.evaluate_together import SIZES, loaders, scored
-from tests.helpers.joined_training import plain_network
+from tests.helpers.joined_training import found_by, plain_network, ten_steps, with_gan
 from tests.helpers.paths import ROOT
-from tests.helpers.small_data import small_network, stripes
+from tests.helpers.small_data import small_network
 from tests.helpers.stripes import TRUST, load_stripes, read_own_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
 
 
-def ten_steps(
-    devices: int,
-    form: CalibrationForm = "half_sum",
-    gradient: Literal["exact", "shared"] = "shared",
-) -> tuple[History, nn.Module]:
-    """Train ten steps of 18 examples, one epsilon for all."""
-    data, history = load_stripes(), History()
-    falcon = Falcon(
-        epochs=2, devices=devices, accelerator="cpu", bounds=Bounds(0.0, 1.0), epsilons=(0.2,),
-        calibration_weight=1.0, calibration_form=form, gradient=gradient,
-    )  # fmt: skip
-    with history.recording():
-        model = falcon.fit(plain_network(), data.train.batches(18), data.validation.batches())
-    return history, model
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """Return what each of two processes that torchrun started found in all trainings."""
+    folder = tmp_path_factory.mktemp("trained")
+    run_together(2, "-m", "tests.helpers.joined_training", str(folder))
+    return [load_file(folder / str(rank)) for rank in range(2)]
+
+
+def of_training(found: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    return {
+        key.removeprefix(f"{name}/"): value
+        for key, value in found.items()
+        if key.startswith(f"{name}/")
+    }
 
 
 @pytest.mark.end_to_end
-@pytest.mark.parametrize(("form", "gradient"), [("half_sum", "shared"), ("root", "exact")])
-def test_two_processes_are_one(form: CalibrationForm, gradient: Literal["exact", "shared"]) -> None:
-    alone, together = ten_steps(1, form, gradient), ten_steps(2, form, gradient)
-    for one, two in zip(alone[1].parameters(), together[1].parameters(), strict=True):
-        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
-    for first, second in zip(alone[0], together[0], strict=True):
-        assert first.terms == pytest.approx(second.terms, abs=1e-4)
-
-
-def uneven_steps(devices: int) -> tuple[History, nn.Module]:
-    """Train on 80 examples in steps of two batches of 21, the last of 17, in double precision."""
-    data, history = stripes(80), History()
-    falcon = Falcon(
-        epochs=2, devices=devices, accelerator="cpu", epsilons=(0.2,), calibration_weight=1.0,
-        l2_weight=0.01, accumulate=2, precision="64-true",
-    )  # fmt: skip
-    with history.recording():
-        model = falcon.fit(plain_network(), data.batches(21), data.batches())
-    return history, model
-
-
-@pytest.mark.end_to_end
-def test_two_processes_are_one_where_a_batch_does_not_divide() -> None:
-    alone, together = uneven_steps(1), uneven_steps(2)
-    for one, two in zip(alone[1].parameters(), together[1].parameters(), strict=True):
-        torch.testing.assert_close(one, two, atol=1e-12, rtol=1e-12)
-    for first, second in zip(alone[0], together[0], strict=True):
-        assert first.terms == pytest.approx(second.terms, abs=1e-12)
+@pytest.mark.parametrize(
+    ("name", "of_weights", "of_terms"),
+    [
+        ("half_sum, shared", 1e-5, 1e-4),
+        ("root, exact", 1e-5, 1e-4),
+        ("uneven", 1e-12, 1e-12),  # a batch that does not divide, in double precision
+    ],
+)
+def test_two_processes_are_one(
+    trained: list[dict[str, torch.Tensor]], name: str, of_weights: float, of_terms: float
+) -> None:
+    alone, first, second = found_by(name, 1), *(of_training(found, name) for found in trained)
+    assert alone.keys() == first.keys() == second.keys()
+    for key, value in alone.items():
+        assert torch.equal(first[key], second[key])
+        atol, rtol = (of_terms, 0.0) if "/" in key else (of_weights, of_weights)
+        torch.testing.assert_close(first[key], value, atol=atol, rtol=rtol)
 
 
 @pytest.mark.end_to_end
-def test_torchrun_starts_them_too(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import sys, torch\n"
-        "from safetensors.torch import save_file\n"
-        "from tests.training.test_processes import ten_steps\n"
-        "torch.set_num_threads(1)\n"
-        "_, model = ten_steps(2)\n"
-        f"save_file(model.state_dict(), r'{tmp_path}/' + __import__('os').environ['RANK'])\n"
+def test_two_processes_train_a_gan_as_one(trained: list[dict[str, torch.Tensor]]) -> None:
+    """The terms are those of what each process drew."""
+    for found in trained:
+        for name, weight in with_gan(1).named_parameters():
+            torch.testing.assert_close(found[f"gan/{name}"], weight, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.end_to_end
+def test_two_processes_share_the_divergence(trained: list[dict[str, torch.Tensor]]) -> None:
+    """The auxiliary weights of MNF have their gradients too."""
+    alone, together = found_by("flows", 1), of_training(trained[0], "flows")
+    fresh = MNF(samples=3).build(small_network()).state_dict()
+    for found in (alone, together):
+        unmoved = [name for name, value in fresh.items() if torch.equal(value, found[name])]
+        assert all(name.endswith("mask") for name in unmoved)
+    # MNF estimates it with draws of each process
+    torch.testing.assert_close(
+        together["1/bound/divergence"], alone["1/bound/divergence"], rtol=0.05, atol=0
     )
-    run_together(2, str(script))
-    first, second = load_file(tmp_path / "0"), load_file(tmp_path / "1")
-    for name, weight in ten_steps(1)[1].state_dict().items():
-        assert torch.equal(first[name], second[name])
-        torch.testing.assert_close(first[name], weight, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.end_to_end
+def test_a_member_trains_in_two_processes(trained: list[dict[str, torch.Tensor]]) -> None:
+    """Clean and moved batch in one step, with BatchNorm, which processes share."""
+    for found in trained:  # 3 batches, each clean and moved
+        assert found["members/members.0.3.num_batches_tracked"] == 6
+
+
+@pytest.mark.end_to_end
+def test_a_training_starts_its_processes_by_itself() -> None:
+    alone, together = ten_steps(1), ten_steps(2)
+    for one, two in zip(alone.parameters(), together.parameters(), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
 
 
 def run_together(count: int, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,6 @@ part) ships with scikit-learn, so nothing is downloaded.
 
 import numpy
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch.nn import functional
 
 from falconcal.data.bounds import Bounds
@@ -20,6 +18,8 @@ TEST, VALIDATION = 397, 200
 
 def load_digits_dataset() -> Dataset:
     """Return the digits with their fixed, stratified split: 1,200 / 200 / 397."""
+    from sklearn.datasets import load_digits  # slow to import: for those who load the digits
+
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels.astype(numpy.float32) / 16).reshape(-1, 1, 8, 8)
     # bilinear stays within [0, 1]; bicubic would overshoot and need a clip
@@ -34,6 +34,8 @@ def load_digits_dataset() -> Dataset:
 
 def split_digits(labels: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Return the indices of the three parts, the same on every machine."""
+    from sklearn.model_selection import train_test_split
+
     everyone = numpy.arange(len(labels))
     rest, test = train_test_split(everyone, test_size=TEST, stratify=labels, random_state=0)
     train, validation = train_test_split(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import altair
 import polars
-import scipy.stats
+import scipy  # its parts are loaded when they are first used
 
 from falconcal.drawing.layers import layered
 from falconcal.drawing.theme import COLOURS

@@ -51,10 +51,12 @@ from falconcal.report.tables.comparison_tables import (
     test_tables,
     tests_note,
 )
+from falconcal.report.tables.conformal_tables import conformal_tables
 from falconcal.report.tables.costs import cost_tables, costs_of
 from falconcal.report.tables.csv_files import summary_csv
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
 from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
+from falconcal.report.tables.metric_means import METRICS_NOTE, means_by_metric
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
 from falconcal.report.tables.summary import (
@@ -138,6 +140,8 @@ def render(
         selection=HtmlTable(*summary_cells(summary, SELECTION)),
         selection_note=SELECTION_NOTE,
         columns=HEADLINE,
+        metric_table=_metric_table(results),
+        metrics_note=METRICS_NOTE,
         seeds_note=seeds_note(summary),
         shift_table=_shift_table(results),
         mark_note=KIN_NOTE if has_kin(results, results.shifts) else "",
@@ -152,6 +156,7 @@ def render(
         outlier_columns=OUTLIER_COLUMNS,
         distribution_tables=distribution_tables(results, distributions(results)),
         distribution_note=distribution_note(results),
+        conformal_tables=conformal_tables(results),
         cost_tables=cost_tables(results, costs_of(results)),
         study={name: value for name, value in results.study.items() if name != "methods"},
         settings={series: _settings(results, series) for series in results.series},
@@ -208,6 +213,14 @@ def _headline(summary: polars.DataFrame, evidence: StudyEvidence) -> HtmlTable:
 
 def _over(text: str, below: str | None) -> str | Cell:
     return text if below is None else Cell(text, below)
+
+
+def _metric_table(results: Results) -> HtmlTable:
+    rows: list[list[str | Cell]] = [
+        [heading, *(Cell(clean, f"shifted {shifted}") for clean, shifted in cells)]
+        for heading, cells in means_by_metric(results).items()
+    ]
+    return HtmlTable(["Metric", *results.series], rows)
 
 
 def _shift_table(results: Results) -> HtmlTable:

@@ -36,7 +36,7 @@ class Standing:
     higher: int | None = None
 
 
-def marked(text: str, results: Results, series: str, shift: str) -> str:
+def with_kin_mark(text: str, results: Results, series: str, shift: str) -> str:
     """Return a figure with the mark, if the shift is kin of what the method was fitted on."""
     is_kin = text != NOT_KNOWN and shift in results.kin.get(series, ())
     return text + KIN_MARK if is_kin else text

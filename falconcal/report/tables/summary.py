@@ -36,8 +36,8 @@ from falconcal.report.tables.kin_tables import (
     has_kin,
     kin_cells,
     kin_note,
-    marked,
     unseen_row,
+    with_kin_mark,
 )
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
@@ -165,7 +165,7 @@ def shift_rows(results: Results, shifts: Iterable[str]) -> list[list[str]]:
         [
             shift,
             *(
-                marked(_number(means.get((series, shift))), results, series, shift)
+                with_kin_mark(_number(means.get((series, shift))), results, series, shift)
                 for series in results.series
             ),
         ]

@@ -73,7 +73,7 @@ def _widened(planes: Tensor, axis: int) -> Tensor:
     return wider
 
 
-def distance(edges: Tensor, limit: int) -> Tensor:
+def edge_distance(edges: Tensor, limit: int) -> Tensor:
     """Return how far each pixel is from the nearest edge, at most ``limit``: (N, 1, H, W)."""
     width = edges.shape[3]
     upright = _column_distance(edges, limit)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.shifts.corruptions.edges import canny, distance
+from falconcal.shifts.corruptions.edges import canny, edge_distance
 from falconcal.shifts.corruptions.smoothing import gaussian_filtered, indicator, padded, separable
 from falconcal.shifts.corruptions.weather import grey
 from falconcal.shifts.keyed_noise import KeyedNoise
@@ -41,7 +41,7 @@ def spatter(
 
 def highlights(depth: Tensor) -> Tensor:
     """Return how the light falls on drops, from 0 to 255, by the distance from their edges."""
-    far = distance(canny(depth, 50, 150), FAR)
+    far = edge_distance(canny(depth, 50, 150), FAR)
     near = separable(padded(far, 1, "reflect"), THIRDS).add_(1e-4).floor_()
     even = equalised(near.long())
     lit = padded(even, 1, "reflect")

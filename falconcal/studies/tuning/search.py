@@ -28,7 +28,7 @@ from falconcal.studies.building import (
 from falconcal.studies.reference import load_reference
 from falconcal.studies.run_files import is_whole, load_weights, save_weights
 from falconcal.studies.store import Store
-from falconcal.studies.study import REFERENCE_METHOD
+from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.studies.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.studies.tuning.choice import write_best
 from falconcal.studies.tuning.spaces import (

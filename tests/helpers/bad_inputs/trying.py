@@ -1,17 +1,16 @@
 """Trying a bad input as a user would: what comes out, and what it leaves behind."""
 
-import io
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
-from falconcal.cli import main
 from falconcal.cli.app import FAILED, WRONG_USAGE
 from falconcal.errors import UsageError, UserError
+from tests.helpers.command import run_here
 
 Snapshot = dict[str, tuple[int, int]]
 
@@ -52,31 +51,16 @@ def _call(call: Callable[[], object]) -> Answer:
 
 
 def _command(arguments: tuple[str, ...]) -> Answer:
-    sys.argv = ["falconcal", *arguments]
-    output, complaint, code = io.StringIO(), io.StringIO(), 0
-    with redirect_stdout(output), redirect_stderr(complaint):
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else FAILED
-    words = " ".join(re.sub("[─│╭╮╰╯]", " ", complaint.getvalue()).split())
-    return Answer(code, words)
+    answer = run_here(*arguments, COLUMNS="400")
+    return Answer(answer.returncode, " ".join(re.sub("[─│╭╮╰╯]", " ", answer.stderr).split()))
 
 
 @contextmanager
 def _in(home: Path) -> Iterator[None]:
-    """Be in a folder, offline and with a wide terminal, and put all back afterwards."""
-    before, path, words = Path.cwd(), list(sys.path), list(sys.argv)
-    environment = dict(os.environ)
-    os.environ |= {"COLUMNS": "400", "FALCONCAL_OFFLINE": "1", "FALCONCAL_DATA": str(home)}
-    os.chdir(home)
-    try:
+    """Be in a folder and offline, and put all back afterwards."""
+    environment = {"FALCONCAL_OFFLINE": "1", "FALCONCAL_DATA": str(home)}
+    with mock.patch.dict(os.environ, environment), chdir(home):
         yield
-    finally:
-        os.chdir(before)
-        sys.path[:], sys.argv[:] = path, words
-        os.environ.clear()
-        os.environ.update(environment)
 
 
 def snapshot(home: Path) -> Snapshot:
