@@ -78,7 +78,7 @@ def keep(name: str, run: Path) -> None:
         "examples": examples(results),
     }
     (folder / "evidence.json").write_text(json.dumps(kept, indent=1) + "\n")
-    settings = {one.key.method: one.settings["method"] for one in results.runs if one.key.seed == 0}
+    settings = {one.key.method: one.settings for one in results.runs if one.key.seed == 0}
     (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 

@@ -52,7 +52,7 @@ InputBounds = Annotated[Bounds | Literal["data"] | None, BeforeValidator(_bounds
 Direction = Annotated[str, AfterValidator(check_direction)]
 # the largest weight of the literal entropy term that stands in for the renormalised one with two
 # classes; chosen by benchmarks/binary_entropy.py
-TWO_CLASS_WEIGHT = 0.1
+TWO_CLASS_WEIGHT = 0.4
 Directions = Annotated[tuple[Direction, ...], Field(min_length=1, strict=False)]
 
 
@@ -106,7 +106,7 @@ class Falcon(TrainingMethod):
     """Which batches BatchNorm's running statistics see: the clean ones, or both."""
     entropy_form: EntropyForm = "renormalised"
     """Form of L_S: ``renormalised`` over the wrong classes (the code), or ``literal``. With two
-    classes the renormalised form would be 0, and the literal one at a weight of at most 0.1 stands
+    classes the renormalised form would be 0, and the literal one at a weight of at most 0.4 stands
     in for it."""
     calibration_form: CalibrationForm = "half_sum"
     """Form of L_adv: ``half_sum`` of squares (the code), or their ``root`` (the paper)."""

@@ -45,7 +45,7 @@ class SNGP(TrainingMethod):
         >>> import falconcal
         >>> data = falconcal.load_dataset("digits")
         >>> model = falconcal.make_model("mlp", data)
-        >>> method = falconcal.SNGP(epochs=3, features=256)
+        >>> method = falconcal.SNGP(epochs=5, learning_rate=0.01, features=256)
         >>> model = method.fit(model, data.train.batches(50), data.validation)
         >>> falconcal.accuracy(falconcal.predict(model, data.test)) > 0.8
         True

@@ -52,7 +52,7 @@ def test_batches_of_every_dataset_are_its_examples(name: str, tmp_path: Path) ->
     settings = MADE[name](tmp_path / name) if name in MADE else {}
     part = load_test(name, **settings)
     inputs, labels = (torch.cat(parts) for parts in zip(*part.batches(7), strict=True))
-    few = part.first(10).inputs
+    few = part.head(10).inputs
     torch.testing.assert_close(inputs[: len(few)], few, rtol=0, atol=0)
     assert torch.equal(labels, part.labels)
     shuffled = part.batches(7, shuffle=True, seed=3)

@@ -160,7 +160,7 @@ def test_a_picture_has_the_same_bits_every_way(
     held = load_dataset("image_folder", **given)
     found = ways(tmp_path, name, held, given)
     own = tuple(file.name for file in files_below(tmp_path / "own" / "test" / "a", ENDINGS))
-    expected = held.test.first(2).inputs[own.index(name)]
+    expected = held.test.head(2).inputs[own.index(name)]
     assert expected.std() > 0  # there is something to see
     for way, seen in found.items():
         assert torch.equal(seen, expected), way
@@ -183,7 +183,7 @@ def ways(tmp_path: Path, name: str, held: Dataset, given: dict[str, Any]) -> dic
         bounds=held.bounds, framing=held.train.framing,
     )  # fmt: skip
     return {
-        "streamed": streamed.test.first(2).inputs[which],
+        "streamed": streamed.test.head(2).inputs[which],
         "stored": next(stored.batches(1, held.test))[0][0],
         "stored, for streamed data": next(stored.batches(1, streamed.test))[0][0],
         "outliers": next(only.batches(held.test))[0][which],

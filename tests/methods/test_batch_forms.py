@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 import falconcal
 from falconcal.core.method import Method
-from falconcal.data import Bounds, Loader
+from falconcal.data import Bounds, Dataset, Loader
 from falconcal.errors import UserError
 from falconcal.methods import METHODS
 from falconcal.models.predict import predict
+from tests.helpers.small_data import small_network
 from tests.methods.test_methods import BASED, TRAINED, made
 
 pytestmark = [
@@ -177,16 +178,37 @@ def test_every_method_takes_a_single_logit(name: str) -> None:
     torch.testing.assert_close(found.log_probs.exp().sum(1), torch.ones(120).double())
 
 
+class NamedImages(nn.Module):
+    """A network of images that takes them by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = small_network()
+
+    def forward(self, images: Tensor) -> Any:
+        return {"logits": self.body(images)}
+
+
+def test_augmix_takes_images_by_name(tiny: Dataset) -> None:
+    method = falconcal.AugMix(epochs=1, bounds=Bounds(0, 1))
+    batches = list(tiny.train.batches(30))
+    plain_model = method.fit(small_network(), batches, batches)
+    named = [{"images": inputs, "labels": labels} for inputs, labels in batches]
+    model = method.fit(NamedImages(), named, named)
+    for one, other in zip(plain_model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_with_two_classes_falcons_entropy_term_is_not_0() -> None:
-    """The literal form stands in, at a weight of at most 0.1, by hand: 0.1 * -log(p_wrong) / 2."""
+    """The literal form stands in, at a weight of at most 0.4, by hand: 0.4 * -log(p_wrong) / 2."""
     from falconcal.methods.falcon import clean_falcon_terms
     from falconcal.training import Step
 
     model = nn.Linear(2, 2)
     inputs, labels = torch.rand(5, 2), torch.tensor([0, 1, 0, 1, 1])
     step = Step(model, inputs, labels, 20, 20, torch.Generator())
-    terms = clean_falcon_terms(falconcal.Falcon(), step)
+    terms = clean_falcon_terms(falconcal.Falcon(entropy_weight=50.0), step)
     wrong = model(inputs).log_softmax(1).gather(1, 1 - labels[:, None])
-    torch.testing.assert_close(terms["entropy"], -0.1 * wrong.mean() / 2)
+    torch.testing.assert_close(terms["entropy"], -0.4 * wrong.mean() / 2)
     small = clean_falcon_terms(falconcal.Falcon(entropy_weight=0.05), step)
     torch.testing.assert_close(small["entropy"], -0.05 * wrong.mean() / 2)

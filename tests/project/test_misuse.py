@@ -195,7 +195,7 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     "a risk as text": (lambda _: API.risk_table(PREDICTIONS).threshold("low"), "a risk"),
     "an assessment of arrays": (lambda _: API.assess((PROBABILITIES, TRUTH)), None),
     "an assessment of None": (lambda _: API.assess(None), "got None"),
-    "an assessment of scores": (lambda _: API.assess(PREDICTIONS.scores()), "all classes"),
+    "an assessment of scores": (lambda _: API.assess(PREDICTIONS.scores()), None),
     "an assessment's metric": (lambda _: API.assess(PREDICTIONS, metric=3), "name of a"),
     "groups that are a number": (lambda _: API.assess(PREDICTIONS, groups=3), "one group"),
     "groups of an array": (

@@ -120,7 +120,7 @@ def _renumbered(what: str, part: Part, classes: tuple[str, ...] | None) -> Part:
 
 def _read(part: Part, which: Tensor, rows: slice) -> Tensor:
     chosen = which[rows]
-    inputs: Tensor = select(part, chosen).first(len(chosen)).inputs
+    inputs: Tensor = select(part, chosen).head(len(chosen)).inputs
     return inputs
 
 

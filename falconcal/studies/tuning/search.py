@@ -89,12 +89,17 @@ class Search:
         study = replace(self.study.variant(DEFAULT_VARIANT), selection_examples=None)
         return {
             **study.resolved(),
-            "tuning": {**as_dict(self.tuning), "seed": self.seed},
+            "tuning": {**_chosen_by(self.tuning), "seed": self.seed},
             "search": {
                 name: {setting: values.plain() for setting, values in space.items()}
                 for name, space in sorted(spaces.items())
             },
         }
+
+
+def _chosen_by(tuning: Tuning) -> dict[str, Any]:
+    """Return what the trials of a folder share; whether weights are kept changes none of them."""
+    return {name: value for name, value in as_dict(tuning).items() if name != "keep_weights"}
 
 
 def tune(
