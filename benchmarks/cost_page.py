@@ -8,14 +8,24 @@ a command each, and the table of all methods takes them from there.
 """
 
 from pathlib import Path
+from statistics import median
 
 from benchmarks.pages import ROOT, put_between, table
 from benchmarks.timing import Figures, read_figures, shown
 from falconcal.methods import METHODS
 
 PAGE, COST = ROOT / "docs" / "cost.md", ROOT / "results" / "cost"
-STEPS, SAMPLING, BAYESIAN, MEASURED = (
-    COST / f"{name}.json" for name in ("steps", "sampling", "bayesian", "methods")
+STEPS, SAMPLING, BAYESIAN, MEASURED, RECURRENT, PROFILE, CALIBRATORS = (
+    COST / f"{name}.json"
+    for name in (
+        "steps",
+        "sampling",
+        "bayesian",
+        "methods",
+        "recurrent",
+        "recurrent_profile",
+        "calibrators",
+    )
 )
 QUARTER = "shared, a quarter of the batches"
 # of the table of all methods: what stands in another file, and under which name
@@ -45,6 +55,9 @@ def filled(page: str) -> str:
         "sampling": ("sampling_cost", sampling(read_figures(SAMPLING))),
         "bayesian": ("bayesian_cost", with_goals(read_figures(BAYESIAN))),
         "methods": ("method_costs", methods(read_figures(MEASURED))),
+        "recurrent": ("recurrent_cost", recurrent(read_figures(RECURRENT))),
+        "recurrent profile": ("recurrent_profile", profiled(read_figures(PROFILE))),
+        "calibrators": ("calibrator_costs", calibrators(read_figures(CALIBRATORS))),
     }
     for name, (script, text) in tables.items():
         page = put_between(page, name, script, text)
@@ -94,6 +107,37 @@ def methods(figures: Figures) -> str:
         if any(key.startswith(f"{name}, ") for key in figures)
     ]
     return table(["method", "training step", "prediction"], rows)
+
+
+def recurrent(figures: Figures) -> str:
+    """Return seconds per 1,000 examples and memory of each way, and how many times faster it is."""
+    ways = ("given back", "kept", "kept, bfloat16")
+    cases = [name.removesuffix(", kept") for name in figures if name.endswith(", kept")]
+    rows = []
+    for case in cases:
+        values = [figures.get(f"{case}, {way}", []) for way in ways]
+        faster = [_times_faster(values[0], one) for one in values[1:] if "memory" not in case]
+        rows.append([case, *map(shown, values), *(faster or ["", ""])])
+    return table(["what", *ways, "kept, times faster", "bfloat16, times faster"], rows)
+
+
+def _times_faster(before: list[float], after: list[float]) -> str:
+    return f"{median(before) / median(after):.2f}" if after else ""
+
+
+def profiled(figures: Figures) -> str:
+    """Return what the profiler found, a row per figure."""
+    return table(["what", "figure"], [(name, shown(values)) for name, values in figures.items()])
+
+
+def calibrators(figures: Figures) -> str:
+    """Return a fit and a prediction of every calibrator, in passes over the validation data."""
+    names = dict.fromkeys(name.rpartition(", ")[0] for name in figures)
+    rows = [
+        [name, *(shown(figures[f"{name}, {what}"]) for what in ("fit", "prediction"))]
+        for name in names
+    ]
+    return table(["calibrator", "fit", "prediction"], rows)
 
 
 if __name__ == "__main__":

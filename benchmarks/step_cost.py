@@ -36,6 +36,7 @@ from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import AFFINE_FAMILIES
 from falconcal.training import Objective, Step
 from falconcal.training.model_setup import weights_to_channels_last
+from falconcal.training.precision import Precision
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import to_channels_last
 
@@ -101,7 +102,7 @@ def step_ratios(name: str) -> dict[str, float]:
     times: dict[str, list[float]] = {kind: [] for kind in steps}
     for _ in range(network.rounds):
         for kind, step in steps.items():
-            times[kind].append(cpu_time(lambda step=step: _repeat(step, network.steps)))  # type: ignore[misc]
+            times[kind].append(cpu_time(lambda step=step: repeat(step, network.steps)))  # type: ignore[misc]
     least = {kind: min(seconds) for kind, seconds in times.items()}
     least[QUARTER] = statistics.fmean(times[QUARTER])  # which steps are longer is drawn at random
     examples = network.steps * len(network.batch())
@@ -112,7 +113,8 @@ def step_ratios(name: str) -> dict[str, float]:
     return found | {f"examples a CPU second, {name}, {kind}": round(rates[kind]) for kind in rates}
 
 
-def _repeat(step: Callable[[], object], times: int) -> None:
+def repeat(step: Callable[[], object], times: int) -> None:
+    """Take a step several times."""
     for _ in range(times):
         step()
 
@@ -122,11 +124,14 @@ def stepper(method: L2Dropout | Falcon, network: Network) -> Callable[[], object
 
 
 def step_of(
-    model: nn.Module, objectives: list[Objective], batch: torch.Tensor
+    model: nn.Module,
+    objectives: list[Objective],
+    batch: torch.Tensor,
+    precision: Precision = "32-true",
 ) -> Callable[[], object]:
     """Return a function that takes one training step of a method, as the loop does."""
     weights_to_channels_last(model)
-    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
     optimizers = [objective.optimizer(list(model.parameters())) for objective in objectives]
     wrapped, *stepped = fabric.setup(model, *optimizers)
     wrapped.train()
@@ -157,13 +162,14 @@ def memory_ratio(name: str) -> dict[str, float]:
 
 def peak(name: str, kind: str) -> float:
     """Return how many megabytes steps of a kind add at most to what a process holds (Linux)."""
-    before = _kilobytes("VmRSS")
+    before = kilobytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    _repeat(stepper(KINDS[kind], NETWORKS[name]), 3)
-    return (_kilobytes("VmHWM") - before) / 1024
+    repeat(stepper(KINDS[kind], NETWORKS[name]), 3)
+    return (kilobytes("VmHWM") - before) / 1024
 
 
-def _kilobytes(name: str) -> int:
+def kilobytes(name: str) -> int:
+    """Return what Linux says of this process's memory: VmRSS now, VmHWM at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 

@@ -19,6 +19,7 @@ from .data import (
     Bounds as Bounds,
     Dataset as Dataset,
     Examples as Examples,
+    Loader as Loader,
     load_dataset as load_dataset,
 )
 from .errors import (
@@ -27,6 +28,7 @@ from .errors import (
 from .evaluation import (
     assess as assess,
     evaluate as evaluate,
+    plot_rows as plot_rows,
 )
 from .evidence import (
     interval as interval,
@@ -40,13 +42,18 @@ from .inference import (
 from .integrations import (
     FalconClassifier as FalconClassifier,
     FalconStep as FalconStep,
+    run_study as run_study,
+    tune_study as tune_study,
 )
 from .methods import (
     METHODS as METHODS,
     MNF as MNF,
+    SNGP as SNGP,
     SVI as SVI,
     Adversarial as Adversarial,
+    AugMix as AugMix,
     Ensemble as Ensemble,
+    EntropySmoothing as EntropySmoothing,
     Evidential as Evidential,
     Falcon as Falcon,
     Focal as Focal,
@@ -56,6 +63,7 @@ from .methods import (
     LastLayerSVI as LastLayerSVI,
     MCDropout as MCDropout,
     Mixup as Mixup,
+    RegMixup as RegMixup,
 )
 from .metrics import (
     METRICS as METRICS,
@@ -71,12 +79,19 @@ from .models import (
     predict as predict,
 )
 from .recalibration import (
+    DensityAware as DensityAware,
+    EnsembleTemperature as EnsembleTemperature,
     HistogramBinning as HistogramBinning,
     Isotonic as Isotonic,
+    OneCurveIsotonic as OneCurveIsotonic,
+    ParameterisedTemperature as ParameterisedTemperature,
     ScalingBinning as ScalingBinning,
     ShiftTemperature as ShiftTemperature,
     Temperature as Temperature,
     VectorScaling as VectorScaling,
+)
+from .report import (
+    write_report as write_report,
 )
 from .shifts import (
     SHIFTS as SHIFTS,

@@ -8,6 +8,7 @@
 
     UserWarning
     ├── CalibrationWarning    the validation data does not determine a calibration
+    ├── ClassOrderWarning     the first examples of data in class order lack classes
     └── CollapseWarning       training ended with a model that predicts no better than chance
 
 ``except falconcal.UserError`` catches all errors above. Anything else that is raised is a bug.
@@ -16,7 +17,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["CalibrationWarning", "CollapseWarning", "UsageError", "UserError"]
+__all__ = ["CalibrationWarning", "ClassOrderWarning", "CollapseWarning", "UsageError", "UserError"]
 
 
 class UserError(ValueError):
@@ -87,6 +88,16 @@ class CalibrationWarning(UserWarning):
         >>> import warnings
         >>> from falconcal.errors import CalibrationWarning
         >>> warnings.simplefilter("error", CalibrationWarning)  # stop instead of going on
+    """
+
+
+class ClassOrderWarning(UserWarning):
+    """The first examples of data that is in class order lack some of its classes.
+
+    Example:
+        >>> import warnings
+        >>> from falconcal.errors import ClassOrderWarning
+        >>> warnings.simplefilter("ignore", ClassOrderWarning)  # the first class is what is wanted
     """
 
 

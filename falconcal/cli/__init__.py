@@ -4,7 +4,8 @@ import sys
 
 # each module adds its commands to the application; the help lists them in this order
 # isort: off
-from falconcal.cli import studies, measuring, reports, predictions, data, listing  # noqa: F401
+from falconcal.cli import studies, measuring, reports, predictions, recalibrating  # noqa: F401
+from falconcal.cli import data, new_files, listing  # noqa: F401
 
 # isort: on
 from falconcal.cli.app import FAILED, INTERRUPTED, WRONG_USAGE, app, should_print_error

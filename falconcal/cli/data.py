@@ -1,15 +1,18 @@
 """Commands for data: the files of the datasets, and an image of examples under shift."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from falconcal.cli.app import app, split_names, stay_offline
-from falconcal.cli.options import OfflineOption
-from falconcal.cli.terminal import print_text
+from falconcal.cli.options import JsonOption, OfflineOption
+from falconcal.cli.terminal import print_json, print_text
 from falconcal.errors import UsageError, UserError
 from falconcal.io.output_folder import file_name
+
+if TYPE_CHECKING:
+    from falconcal.data.inventory import FileStatus
 
 data = typer.Typer(help="Files of the datasets: list, download, verify.", no_args_is_help=True)
 app.add_typer(data, name="data")
@@ -47,14 +50,23 @@ def shift(
 
 
 @data.command("list", epilog="Example:\n\nfalconcal data list")
-def list_data() -> None:
+def list_data(json: JsonOption = False) -> None:
     """List the files of each dataset: where they are, or how much is to be downloaded."""
     from falconcal.data.inventory import file_statuses
 
+    if json:
+        print_json([_status(one) for one in file_statuses()])
+        return
     for one in file_statuses():
         where = str(one.path or f"to download, {one.megabytes:,.1f} MB")
         words = f"{one.dataset:<16}  {one.file:<26}  {where}"
         print_text(words)
+
+
+def _status(one: "FileStatus") -> dict[str, object]:
+    """Return what is known of a file, for programs."""
+    place = None if one.path is None else str(one.path)
+    return {"dataset": one.dataset, "file": one.file, "path": place, "megabytes": one.megabytes}
 
 
 @data.command("fetch", epilog="Example:\n\nfalconcal data fetch mnist")
@@ -73,16 +85,20 @@ def fetch_data(
 @data.command(epilog="Examples:\n\nfalconcal data verify\n\nfalconcal data verify mnist")
 def verify(
     name: Annotated[str | None, typer.Argument(help="Name of a dataset (default: all).")] = None,
+    json: JsonOption = False,
 ) -> None:
     """Compare the files on this machine with the published checksums."""
     from falconcal.data.data_files import SOURCES
     from falconcal.data.inventory import verify_dataset
 
-    verdicts = []
+    verdicts, rows = [], []
     for dataset in [name] if name is not None else SOURCES:
         for file, verdict in verify_dataset(dataset):
             verdicts.append(verdict)
-            words = f"{dataset}: {file}: {verdict}"
-            print_text(words)
+            rows.append({"dataset": dataset, "file": str(file), "verdict": verdict})
+            if not json:
+                print_text(f"{dataset}: {file}: {verdict}")
+    if json:
+        print_json(rows)
     if "not as published" in verdicts:
         raise UserError("some files are not as published: the data read from them may differ.")

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from falconcal.cli.app import app
-from falconcal.cli.terminal import show_list, show_settings
+from falconcal.cli.options import JsonOption
+from falconcal.cli.terminal import print_json, show_list, show_settings
 from falconcal.errors import UsageError, unknown_name_error
 
 
@@ -27,6 +28,7 @@ def list_(
             "--settings", help="Show the settings of each method: type, default and meaning."
         ),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """List the available methods, studies, shifts, metrics, datasets and models."""
     from falconcal.cli.catalogue_tables import CATALOGUE, method_settings
@@ -38,6 +40,9 @@ def list_(
         raise UsageError(
             "--settings shows those of methods: use falconcal list methods --settings."
         )
+    if json:
+        print_json(_catalogue_json([kind] if kind is not None else list(CATALOGUE), settings))
+        return
     for name in [kind] if kind is not None else CATALOGUE:
         entries = CATALOGUE[name]()
         if settings:
@@ -49,3 +54,17 @@ def list_(
             )
         else:
             show_list(name, entries)
+
+
+def _catalogue_json(kinds: list[str], settings: bool) -> dict[str, object]:
+    """Return the lists by kind; with settings, those of each method too."""
+    from falconcal.cli.catalogue_tables import CATALOGUE, method_settings
+    from falconcal.methods import METHODS
+
+    found: dict[str, object] = {kind: dict(CATALOGUE[kind]()) for kind in kinds}
+    if settings:
+        found["settings"] = {
+            name: [setting._asdict() for setting in method_settings(method)]
+            for name, method in METHODS.items()
+        }
+    return found

@@ -15,6 +15,7 @@ from falconcal.cli.options import (
     FinishedFolderArgument,
     FurtherOutliersOption,
     FurtherShiftsOption,
+    JsonOption,
     MeasuredMethodsOption,
     MeasuredSeedsOption,
     MeasuredVariantsOption,
@@ -43,6 +44,7 @@ def measure(
     seeds: MeasuredSeedsOption = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure the finished runs of an output folder under further shifts; nothing is trained.
 
@@ -53,6 +55,7 @@ def measure(
     from falconcal.studies.finished_runs import Measurement
 
     stay_offline(offline)
+    output.quiet = json
     _measure(
         Measurement(
             directory,
@@ -62,7 +65,8 @@ def measure(
             _chosen(variants),
             seeds,
             tuple(trust_code or ()),
-        )
+        ),
+        json,
     )
 
 
@@ -71,7 +75,7 @@ def _chosen(names: str | None) -> tuple[str, ...] | None:
     return None if found is None else tuple(found)
 
 
-def _measure(request: "Measurement") -> None:
+def _measure(request: "Measurement", json: bool) -> None:
     from falconcal.cli.progress import MeasuringLines
     from falconcal.cli.reports import report  # not above, so that the help lists measure first
     from falconcal.studies.finished_runs import measure_runs
@@ -85,7 +89,7 @@ def _measure(request: "Measurement") -> None:
     for note in outcome.notes:
         print_text(note)
     if outcome.complete:
-        report(request.directory)
+        report(request.directory, json=json)
     else:
         words = "Runs still lack what the study tests. To measure it: falconcal measure"
         print_text(f"{words} {request.directory}")

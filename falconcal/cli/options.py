@@ -157,19 +157,74 @@ EarlierSettingsOption = Annotated[
 # falconcal score
 
 PredictionsArgument = Annotated[
-    Path, typer.Argument(help="CSV, Parquet or NPZ file; the extension gives the format.")
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="CSV, Parquet, NPZ, NPY or JSON file; - is standard input. Several files of the same "
+        "examples are compared with the first.",
+    ),
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(help="Column of the true class (default: label; in NPZ files labels)."),
+    typer.Option(
+        metavar="COLUMN", help="Column of the true class (default: label, y_true, target, ...)."
+    ),
 ]
 ProbabilitiesOption = Annotated[
     str | None,
     typer.Option(
-        metavar="PREFIX",
-        help="Prefix of the columns of the classes (default: p_; with --logits logit_). In NPZ "
-        "files the name of the array (default: probabilities; with --logits logits).",
+        metavar="COLUMNS",
+        help="Column of the probability, several as a,b,c, or what the columns of the classes "
+        "begin with (default: p_; with --logits logit_). In NPZ files the name of an array.",
     ),
+]
+TruthOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File with the true classes, if another.")
+]
+IdentifierOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Column that matches rows with --truth (default: the first, if both files begin with "
+        "it; else rows are in the same order).",
+    ),
+]
+PositiveOption = Annotated[
+    str | None,
+    typer.Option(metavar="CLASS", help="Class that a single probability is of (default: 1)."),
+]
+PredictionOption = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the top prediction (default: prediction, ...)."),
+]
+ConfidenceOption = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of its confidence (default: confidence)."),
+]
+FormOption = Annotated[
+    Literal["classes", "positive", "top"] | None,
+    typer.Option(
+        help="Form of a file that fits several: a probability per class, one of the positive "
+        "class, or the top prediction with its confidence."
+    ),
+]
+NormaliseOption = Annotated[
+    bool,
+    typer.Option("--normalise", help="Divide rows that sum to 1 within 0.1 by their sum."),
+]
+NoHeaderOption = Annotated[
+    bool,
+    typer.Option("--no-header", help="CSV files have no header: the columns are 0, 1, 2, ..."),
+]
+RunShiftOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Shift of a run's scores.parquet (default: the clean examples)."
+    ),
+]
+RunLevelOption = Annotated[
+    int | None, typer.Option(help="Level of that shift (default: all of them).")
 ]
 LogitsOption = Annotated[
     bool, typer.Option("--logits", help="The numbers are logits, not probabilities.")
@@ -183,6 +238,10 @@ ScoreFolderOption = Annotated[
     Path | None, typer.Option(help="Output folder (default: runs/score/NAME of the file).")
 ]
 
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON for programs instead of tables.")
+]
+
 # falconcal predict
 
 ModelArgument = Annotated[
@@ -194,6 +253,10 @@ InputArgument = Annotated[
 PredictionsFileOption = Annotated[
     Path | None, typer.Option(help="CSV or Parquet file (default: runs/predict/INPUT.csv).")
 ]
+ClassProbabilitiesOption = Annotated[
+    bool,
+    typer.Option("--probabilities", help="Also write the probability of each class, as p_CLASS."),
+]
 RejectBelowOption = Annotated[
     float | None, typer.Option(help="Reject predictions with a confidence below this.")
 ]
@@ -203,4 +266,82 @@ RiskOption = Annotated[
         help="Reject as many as needed to keep the error rate of the others below this, with "
         "95 % certainty by the validation data that the model was saved with."
     ),
+]
+
+# falconcal recalibrate
+
+TrainedModelArgument = Annotated[
+    str,
+    typer.Argument(
+        help="File written by falconcal.save, the folder of a run, or package.module:make of a "
+        "function without arguments that makes your module."
+    ),
+]
+LabelledArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Labelled data that did not train the model: a folder with one folder of images per "
+        "class, an NPZ file with the arrays inputs and labels (or validation_inputs and "
+        "validation_labels), or a CSV file with the column label."
+    ),
+]
+RecalibratedFileOption = Annotated[
+    Path, typer.Option(help="File of the recalibrated model, .safetensors.")
+]
+CalibratorOption = Annotated[str, typer.Option(help="Calibrator, as falconcal list methods names.")]
+TrainingDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Training data, in the same formats, for calibrators that store examples (default: a "
+        "half of the labelled data is stored and not fitted on)."
+    ),
+]
+DriftedDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A labelled sample of later data, in the same formats: another month, site or camera. "
+        "It is fitted on too, and one half of it judges a fit on the other."
+    ),
+]
+PerturbedOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Shifts, separated by commas, under which copies of the data are fitted on too; "
+        "crafted stands for those made for the kind of data (default: as the calibrator has it)."
+    ),
+]
+FittedOutliersOption = Annotated[
+    str | None,
+    typer.Option(help="Sets of outliers, separated by commas, to fit on too."),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option(help="Weights of a named module: safetensors, or a .pth file of tensors alone."),
+]
+ClassNamesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of the classes in the order of a named module's outputs, separated by commas."
+    ),
+]
+ExampleShapeOption = Annotated[
+    str | None,
+    typer.Option(help="Shape of a named module's images: channels, height and width, as 3,32,32."),
+]
+BoundsOption = Annotated[
+    str | None,
+    typer.Option(help="Lowest and highest value of a named module's inputs, such as 0,1."),
+]
+MeanOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What a named module's pixels from 0 to 1 are lessened by, one number per channel."
+    ),
+]
+DeviationOption = Annotated[
+    str | None,
+    typer.Option(help="What they are divided by after that, one number per channel."),
+]
+FewestOption = Annotated[
+    int, typer.Option(min=1, help="Examples that each class of the model needs.")
 ]

@@ -1,10 +1,15 @@
-"""Progress of a study or a prediction: a live table or a bar on a terminal, else plain lines."""
+"""Progress of a study or a prediction: a live table or a bar on a terminal, else plain lines.
 
+Without a terminal a line comes at least every minute, with the time that is left: a thread looks
+whether one is due, since a training may say nothing for longer than that.
+"""
+
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -19,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from falconcal.cli.terminal import print_text
+from falconcal.cli.terminal import print_text, show_trial
 from falconcal.io.output_folder import RunKey
 from falconcal.studies.events import Event, EventHandler
 from falconcal.training import EpochRecord
@@ -32,12 +37,32 @@ if TYPE_CHECKING:
 def make_progress(console: Console) -> Iterator[EventHandler]:
     """Give an event handler that shows progress in the way that suits the console."""
     if not console.is_terminal:
-        yield PlainLines(console)
+        lines = PlainLines(console)
+        with calling(lines.print_if_due):
+            yield lines
         return
     runs = LiveTable(console)
     with Live(get_renderable=runs.draw, console=console, refresh_per_second=4) as live:
         yield runs
         live.refresh()
+
+
+@contextmanager
+def calling(work: Callable[[], None], seconds: float = 1.0) -> Iterator[None]:
+    """Call a function every so many seconds inside, in a thread of its own."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager
@@ -55,20 +80,36 @@ def progress_bar(
 
 
 class PlainLines:
-    """One line when a run begins, about ten while it trains, one when it ends."""
+    """One line when a run begins, about ten while it trains, one when it ends.
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.runs: list[RunKey] = []
+    ``print_if_due`` prints how far all active runs are where no line has come for a while.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock = console, clock
+        self.lines: dict[RunKey, RunLine] = {}
         self.measured: set[RunKey] = set()
+        self.printed = clock()
 
     def __call__(self, event: Event) -> None:
-        if event.kind in ("planned", "complete"):
-            self.runs.append(event.run)
+        self.lines.setdefault(event.run, RunLine()).on_event(event, self.clock())
         words = self._words(event)
         if words:
-            title = f"[{self.runs.index(event.run) + 1}/{len(self.runs)}] {event.run}"
-            print_text(f"{title}: {words}", self.console)
+            self._print(event.run, words)
+
+    def print_if_due(self) -> None:
+        """Print a line per active run, if there was none for almost a minute."""
+        now = self.clock()
+        if now - self.printed < SECONDS_OF_SILENCE:
+            return
+        for run, line in list(self.lines.items()):
+            if line.state in ("training", "measuring"):
+                self._print(run, line.status(now))
+
+    def _print(self, run: RunKey, words: str) -> None:
+        self.printed = self.clock()
+        number = list(self.lines).index(run) + 1
+        print_text(f"[{number}/{len(self.lines)}] {run}: {words}", self.console)
 
     def _words(self, event: Event) -> str:
         if event.kind == "begun":
@@ -92,13 +133,19 @@ def describe_event(event: Event) -> str:
     """Return a short description of what happened to a run."""
     return {
         "complete": "already complete",
-        "begun": f"training for {event.epochs} epoch{'s' * (event.epochs != 1)}",
+        "begun": _describe_begin(event.epochs),
         "note": event.text,
         "measuring": f"measuring {event.text}",
         "done": f"done in {event.seconds:.0f} s",
         "failed": f"failed: {event.text}",
         "lost": f"{event.text}; the run is started again",
     }.get(event.kind, "")
+
+
+def _describe_begin(epochs: int) -> str:
+    if epochs == 0:
+        return "nothing is trained"
+    return f"training for {epochs} epoch{'s' * (epochs != 1)}"
 
 
 RUN_STATES = {
@@ -110,6 +157,7 @@ RUN_STATES = {
 }  # other kinds of events are states too
 ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # by importance
 SECONDS_BETWEEN_LINES = 30  # while runs are measured
+SECONDS_OF_SILENCE = 50.0  # after which a line is due, looked for every second
 INTERVALS = 8  # epochs whose mean time predicts the time that is left
 
 
@@ -119,6 +167,7 @@ class RunLine:
     def __init__(self) -> None:
         self.state, self.seconds, self.loss = "waiting", 0.0, ""
         self.epochs = self.done = 0
+        self.measuring, self.share, self.began = "", 0.0, 0.0  # what, how much, since when
         self.times: deque[float] = deque(maxlen=INTERVALS + 1)
 
     def on_event(self, event: Event, now: float) -> None:
@@ -132,6 +181,10 @@ class RunLine:
             self.done += 1
             self.loss = f"{loss_of(event.record):.4g}"
             self.times.append(now)
+        if event.kind == "measuring":
+            self.began = now if event.measured == 0 else self.began
+            self.measuring = event.text
+            self.share = event.measured / max(event.levels, 1)
         self.seconds = event.seconds
 
     def left(self) -> float | None:
@@ -140,6 +193,15 @@ class RunLine:
             return None
         pace = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
         return pace * max(0, self.epochs - self.done)
+
+    def status(self, now: float) -> str:
+        """Return what an active run does, and how long that will still take."""
+        if self.state == "measuring":
+            left = (now - self.began) * (1 / self.share - 1) if self.share else None
+            return f"measuring {self.measuring}, {_time_left(left)}"
+        left = self.left()
+        left = None if left is None else max(0.0, left - (now - self.times[-1]))
+        return f"epoch {self.done + 1} of {self.epochs}, {_time_left(left)}"
 
     def cells(self, now: float) -> tuple[str, str, str, str]:
         epoch = f"{self.done}/{self.epochs}" if self.done else ""
@@ -151,6 +213,10 @@ class RunLine:
 
     def _took(self) -> str:
         return f"took {duration(self.seconds)}" if self.state == "done" else ""
+
+
+def _time_left(seconds: float | None) -> str:
+    return "time left not known yet" if seconds is None else f"about {duration(seconds)} left"
 
 
 class LiveTable:
@@ -204,6 +270,36 @@ class MeasuringLines:
         runs = f"{progress.runs} run{'s' * (progress.runs != 1)}"
         done = f"{progress.done / progress.levels:.0%} done, {duration(left)} left"
         print_text(f"{progress.name}, level {progress.level}, {runs}: {done}", self.console)
+
+
+class TrialLines:
+    """One line per trial that ends; ``print_if_due`` prints how many are left, and how long."""
+
+    def __init__(
+        self, console: Console, trials: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.console, self.trials, self.clock = console, trials, clock
+        self.began = self.printed = clock()
+        self.before = self.ended = 0  # trials, before this command and in it
+
+    def begin(self, ended: int) -> None:
+        """Take how many trials had ended before the first one begins."""
+        self.before, self.began = ended, self.clock()
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        self.ended += 1
+        self.printed = self.clock()
+        show_trial(row)
+
+    def print_if_due(self) -> None:
+        """Print how far the search is, if there was no line for almost a minute."""
+        now = self.clock()
+        if now - self.printed < SECONDS_OF_SILENCE:
+            return
+        self.printed, done = now, self.before + self.ended
+        pace = (now - self.began) / self.ended if self.ended else None
+        left = None if pace is None else pace * max(0, self.trials - done)
+        print_text(f"{done} of {self.trials} trials have ended, {_time_left(left)}", self.console)
 
 
 def loss_of(record: EpochRecord) -> float:

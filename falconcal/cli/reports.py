@@ -1,13 +1,14 @@
 """Commands for reports: of one output folder, or of several in comparison."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from falconcal.cli.app import app, split_formats
-from falconcal.cli.options import FiguresOption, PaperOption
-from falconcal.cli.terminal import output, print_text, show_summary
+from falconcal.cli.options import FiguresOption, JsonOption, PaperOption
+from falconcal.cli.terminal import errors, output, print_text, show_summary
 
 if TYPE_CHECKING:
     from falconcal.report.results import Results
@@ -22,26 +23,33 @@ def report(
     directory: Annotated[Path, typer.Argument(help="Output folder of falconcal run.")],
     paper: PaperOption = False,
     figures: FiguresOption = "svg",
+    json: JsonOption = False,
 ) -> None:
     """Write the report of an output folder again: summary, figures and HTML page."""
     from falconcal.report import check_formats, load_results
 
     formats = check_formats(split_formats(figures))
-    if directory.is_dir():
+    if directory.is_dir() and not json:
         output.print("Writing the report ...", highlight=False)
-    _write(load_results(directory), directory, paper, formats)
+    _write(load_results(directory), directory, paper, formats, json)
 
 
-def _write(results: "Results", directory: Path, paper: bool, formats: list[str]) -> None:
+def _write(
+    results: "Results", directory: Path, paper: bool, formats: list[str], json: bool
+) -> None:
     """Write and show the tables before the figures, which may fail."""
     from falconcal.report import write_page, write_paper, write_tables
 
     evidence = write_tables(results, directory)
     tables = write_paper(directory, results) if paper else []
-    show_summary(results)
+    if json:
+        sys.stdout.write((directory / "summary.json").read_text(encoding="utf-8"))
+    else:
+        show_summary(results)
+    console = errors if json else output
     for file in tables:
-        print_text(f"Tables: {file}")
-    print_text(f"Report: {write_page(results, directory, evidence, formats)}")
+        print_text(f"Tables: {file}", console)
+    print_text(f"Report: {write_page(results, directory, evidence, formats)}", console)
 
 
 @app.command(
@@ -58,6 +66,7 @@ def compare(
     ] = None,
     paper: PaperOption = False,
     figures: FiguresOption = "svg",
+    json: JsonOption = False,
 ) -> None:
     """Compare the methods of several output folders in one report.
 
@@ -71,5 +80,6 @@ def compare(
     both = "+".join(label.replace("/", "-") for label in folder_labels(directories))
     target = out if out is not None else Path("runs") / "compare" / both
     check_target(target, directories)
-    output.print("Writing the report ...", highlight=False)
-    _write(load_comparison(directories), target, paper, formats)
+    if not json:
+        output.print("Writing the report ...", highlight=False)
+    _write(load_comparison(directories), target, paper, formats, json)

@@ -17,6 +17,7 @@ from falconcal.cli.options import (
     ChangesOption,
     DevicesOption,
     EarlierSettingsOption,
+    JsonOption,
     MachinesOption,
     MeasureWhenOption,
     MethodsOption,
@@ -47,9 +48,9 @@ from falconcal.cli.terminal import (
     announce_search,
     errors,
     output,
+    print_json,
     print_text,
     show_failures,
-    show_trial,
     show_trials,
 )
 
@@ -97,6 +98,7 @@ def run(
     smoke: SmokeOption = False,
     measure: MeasureWhenOption = "now",
     tensorboard: TensorboardOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train the methods of a study, measure them under shift, and write a report.
 
@@ -112,7 +114,7 @@ def run(
     where: dict[str, int | str | None] = {"devices": devices, "num_nodes": num_nodes}
     where |= {"strategy": strategy, "precision": precision}
     with process_group():
-        output.quiet = not is_first_process()
+        output.quiet = json or not is_first_process()
         found = with_devices(find_study(study, wanted, settings, smoke, trust_code or ()), where)
         home = Path("runs") / "smoke" if smoke else Path("runs")
         directory = out if out is not None else home / found.name
@@ -121,7 +123,7 @@ def run(
         later = measure == "later"
         failed = _run(found, directory, *names, executor, tensorboard, later)
         if is_first_process():
-            _conclude(directory, failed, later)
+            _conclude(directory, failed, later, json)
 
 
 def _make_executor(workers: int, ray: str | None, threads: int | None) -> "ExecutorFactory":
@@ -160,7 +162,9 @@ def _run(
         raise typer.Exit(FAILED) from None
 
 
-def _conclude(directory: Path, failed: dict["RunKey", str], measure_later: bool) -> None:
+def _conclude(
+    directory: Path, failed: dict["RunKey", str], measure_later: bool, json: bool
+) -> None:
     """Write the report of the complete runs, and print which failed and how to try again."""
     from falconcal.cli.reports import report  # not above, so that the help lists run first
 
@@ -168,7 +172,7 @@ def _conclude(directory: Path, failed: dict["RunKey", str], measure_later: bool)
         if measure_later:
             print_text(f"Not measured under shift yet. To measure: falconcal measure {directory}")
         elif (directory / "rows.parquet").exists():
-            report(directory)
+            report(directory, json=json)
     finally:  # also if the figures cannot be drawn
         if failed:
             show_failures(directory, failed, command_line())
@@ -207,6 +211,7 @@ def tune_method(
     settings: EarlierSettingsOption = None,
     trust_code: TrustOption = None,
     offline: OfflineOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Choose the settings of a method on validation data alone, and keep every trial.
 
@@ -227,18 +232,24 @@ def tune_method(
         found, method, trials, directory, storage, seed, prune=prune,
         also_score_test=also_score_test,
     )  # fmt: skip
+    output.quiet = json
     rows = _search(search, workers)
+    if json:
+        print_json(rows)
     show_trials(directory, rows)
     check_chosen(rows, search.target.name)
 
 
 def _search(search: "Search", workers: int) -> list["TrialRow"]:
+    from falconcal.cli.progress import TrialLines, calling
     from falconcal.studies.tuning.search import check_request, tune
 
     try:
         check_request(search, workers)
         announce_search(search)
-        return tune(search, workers, show_trial)
+        lines = TrialLines(output, len(list(search.plan())))
+        with calling(lines.print_if_due):
+            return tune(search, workers, lines, lines.begin)
     except KeyboardInterrupt:
         words = f"Interrupted. Finished trials are kept in {search.directory}."
         print_text(f"{words} To resume: {command_line()}", errors)

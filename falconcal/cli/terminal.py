@@ -1,5 +1,7 @@
 """What the command prints: text as it is, and tables."""
 
+import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +18,7 @@ from falconcal.io.output_folder import FAILURES_FOLDER, RunKey
 if TYPE_CHECKING:
     from falconcal.cli.catalogue_tables import Setting
     from falconcal.evaluation.assessment import Assessment
+    from falconcal.evaluation.side_by_side import SideBySide
     from falconcal.inference.inputs import PredictionCounts
     from falconcal.report.results import Results
     from falconcal.studies.tuning.search import Search
@@ -34,6 +37,11 @@ def print_text(words: str, console: Console = output, style: str | None = None) 
     """
     lines = "\n".join(readable(line) for line in words.split("\n"))
     console.print(lines, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(content: Any) -> None:
+    """Print data for programs, nothing else, on standard output."""
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def show_outcome(outcome: "PredictionCounts", target: Path, threshold: float | None) -> None:
@@ -111,6 +119,7 @@ def show_score(found: "Assessment") -> None:
     from falconcal.report.charts.score_charts import bins_words
     from falconcal.report.pages.score_page import group_rows, interval_notes, metric_rows
 
+    print_text(" ".join(found.sentences), style="bold")
     title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
     output.print(table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
     for note in interval_notes(found):
@@ -119,6 +128,23 @@ def show_score(found: "Assessment") -> None:
         title = f"Worst of {len(found.groups)} groups by {found.group_metric}"
         heading = ["Group", "Examples", found.group_metric, "95 % interval"]
         output.print(table(title, heading, group_rows(found, MAX_SHOWN_GROUPS)))
+
+
+def show_side_by_side(both: "SideBySide") -> None:
+    """Print the verdict of each file, all metrics, and the differences from the first file."""
+    from falconcal.report.pages.score_page import interval_notes
+    from falconcal.report.pages.side_by_side_page import (
+        DIFFERENCE_HEADING,
+        difference_rows,
+        metric_columns,
+    )
+
+    for name, found in both.assessments.items():
+        print_text(f"{name}: {' '.join(found.sentences)}", style="bold")
+    output.print(table("Metrics with 95 % intervals", *metric_columns(both)))
+    print_text(interval_notes(found)[0], style="dim")
+    title = f"Differences from {readable(both.reference)}, in pairs"
+    output.print(table(title, DIFFERENCE_HEADING, difference_rows(both)))
 
 
 def table(title: str, heading: list[str], rows: list[list[str]], right: bool = True) -> Table:
@@ -155,15 +181,30 @@ def show_trial(row: dict[str, Any]) -> None:
     print_text(words)
 
 
+def show_family_agreement(agreement: Mapping[str, float]) -> None:
+    """Print how each family of the criterion ranks the trials beside the others; warn of some."""
+    if not agreement:
+        return
+    words = ", ".join(f"{name} {correlation:+.2f}" for name, correlation in agreement.items())
+    print_text(f"Rank correlation of each family with the mean of the others: {words}.")
+    for name in (name for name, correlation in agreement.items() if correlation < 0):
+        print_text(
+            f"Warning: {name} ranks the trials against the other families; the criterion means "
+            "little there. Leave it out with selection_shifts, or do more trials."
+        )
+
+
 def show_trials(directory: Path, rows: list[dict[str, Any]]) -> None:
     from falconcal.report.charts.trial_charts import (
         HEADING,
         best_cells,
+        family_agreement,
         rank_correlations,
         write_history,
     )
 
     output.print(table("Best trials, by validation data", HEADING, best_cells(rows)))
+    show_family_agreement(family_agreement(rows))
     for name, (correlation, trials) in rank_correlations(rows).items():
         print_text(
             f"Rank correlation of criterion and mean micro ECE on test data, {name}: "

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.distributed_c10d import _get_default_store
 
+from falconcal.core.model_inputs import Inputs, each_tensor
 from falconcal.errors import UsageError, UserError
 
 
@@ -35,12 +36,20 @@ def close_process_group() -> None:
         distributed.destroy_process_group()
 
 
+def started_processes() -> tuple[int, int]:
+    """Return how many processes torchrun started on each machine, and on how many; else 1 and 1."""
+    if not distributed.is_torchelastic_launched():
+        return 1, 1
+    everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    return here, everywhere // here
+
+
 def settings_for_torchrun(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of training, with the devices and nodes of torchrun if it runs."""
     if not distributed.is_torchelastic_launched():
         return dict(asked)
-    everywhere, here = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    found = {"devices": here, "num_nodes": everywhere // here}
+    here, nodes = started_processes()
+    found = {"devices": here, "num_nodes": nodes}
     for name, number in found.items():
         if asked.get(name, number) != number:
             raise UsageError(
@@ -103,6 +112,13 @@ def broadcast_from_first(numbers: list[float]) -> list[float]:
     return first
 
 
+def sum_over_processes(value: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes; the tensor itself stays as it is."""
+    total = value.clone()
+    distributed.all_reduce(total)
+    return total
+
+
 def take_statistics_from_first(model: nn.Module) -> None:
     """Give all processes the first one's running statistics; each has seen other batches."""
     for value in model.buffers() if world_size() > 1 else ():
@@ -120,9 +136,9 @@ def check_same(fingerprint: int) -> None:
         )
 
 
-def fingerprint(inputs: Tensor, labels: Tensor, before: int = 0) -> int:
+def fingerprint(inputs: Inputs, labels: Tensor, before: int = 0) -> int:
     """Return a checksum of a batch and of those before it."""
-    for tensor in (labels, inputs):
+    for tensor in (labels, *each_tensor(inputs)):
         content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         before = zlib.crc32(content.numpy().data, before)
     return before

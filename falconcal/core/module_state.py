@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import Inputs, InputsT, each_tensor, map_inputs
 from falconcal.errors import UserError, described
 
 
@@ -18,8 +19,14 @@ def check_module(model: object) -> None:
         )
 
 
+def without_wrapper(model: nn.Module) -> nn.Module:
+    """Return the model inside what ``load`` gave; any other model is its own."""
+    inner: nn.Module = getattr(model, "bare_model", model)
+    return inner
+
+
 @contextmanager
-def explain_model_errors(inputs: Tensor) -> Iterator[None]:
+def explain_model_errors(inputs: Inputs) -> Iterator[None]:
     """Turn an error of the model into ours, which names the inputs; its own is the cause."""
     try:
         yield
@@ -27,10 +34,15 @@ def explain_model_errors(inputs: Tensor) -> Iterator[None]:
         raise
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         raise UserError(
-            f"the model failed on inputs of shape {tuple(inputs.shape)} and {inputs.dtype}: "
+            f"the model failed on inputs of {_shapes(inputs)}: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Is it made for such "
             "inputs?"
         ) from error
+
+
+def _shapes(inputs: Inputs) -> str:
+    found = [f"shape {tuple(one.shape)} and {one.dtype}" for one in each_tensor(inputs)]
+    return ", ".join(found)
 
 
 @contextmanager
@@ -77,22 +89,29 @@ def _takes_denormals_for_zero() -> bool:
     return bool(torch.full((1,), 1e-40) * 1 == 0)
 
 
-def to_weights_dtype(model: nn.Module, inputs: Tensor) -> Tensor:
+def to_weights_dtype(model: nn.Module, inputs: InputsT) -> InputsT:
     """Return floating-point inputs in the type of the model's weights, others as they are."""
     weight = next(model.parameters(), torch.empty(0))
-    both = inputs.is_floating_point() and weight.is_floating_point()
-    return inputs.to(weight.dtype) if both else inputs
+
+    def convert(one: Tensor) -> Tensor:
+        both = one.is_floating_point() and weight.is_floating_point()
+        return one.to(weight.dtype) if both else one
+
+    return map_inputs(convert, inputs)
 
 
-def to_model_device(model: nn.Module, inputs: Tensor) -> Tensor:
+def to_model_device(model: nn.Module, inputs: InputsT) -> InputsT:
     """Return inputs where the model's weights are, floating-point ones in the weights' own type.
 
     Grey images get channels last in memory, which changes nothing but the speed.
     """
     weight = next(model.parameters(), torch.empty(0))
-    if inputs.ndim == 4 and inputs.shape[1] == 1:
-        inputs = channels_last(inputs)
-    return to_weights_dtype(model, inputs.to(weight.device))
+
+    def move(one: Tensor) -> Tensor:
+        grey = one.ndim == 4 and one.shape[1] == 1
+        return (channels_last(one) if grey else one).to(weight.device)
+
+    return to_weights_dtype(model, map_inputs(move, inputs))
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """Where a perturbation enters a model: at its inputs, or where tokens become vectors.
 
 Whole numbers cannot be changed a little, so FGSM and MixUp work on a token model's embedding: that
-of its methods ``embed`` and ``classify``, or of the ``nn.Embedding`` that takes the tokens.
+of its methods ``embed`` and ``classify``, that of ``get_input_embeddings``, or the
+``nn.Embedding`` that takes the tokens. Of several inputs the main one is perturbed; where a mask
+of the batch hides places, or they are padding, they stay as they are.
 """
 
 import logging
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from falconcal.core.model_inputs import Inputs, call_model, main_of, with_main
 from falconcal.core.module_state import inference_mode_of, to_model_device
 from falconcal.errors import UserError
 
@@ -19,19 +22,28 @@ logger = logging.getLogger("falconcal.perturbation_point")
 
 
 class PerturbationPoint:
-    """The inputs themselves."""
+    """The inputs themselves, or the main one of several."""
 
     moves_inputs = True
 
-    def point(self, inputs: Tensor) -> Tensor:
+    def point(self, inputs: Inputs) -> Tensor:
         """Return what is perturbed: floating-point numbers."""
-        return inputs
+        return main_of(inputs)
 
-    def run(self, model: nn.Module, inputs: Tensor, point: Tensor) -> Tensor:
+    def run(self, model: nn.Module, inputs: Inputs, point: Tensor) -> Tensor:
         """Return the model's logits with ``point`` instead of what ``inputs`` would give there."""
-        del inputs
-        logits: Tensor = model(point)
-        return logits
+        return call_model(model, with_main(inputs, point))
+
+    def kept(self, inputs: Inputs, point: Tensor) -> Tensor:
+        """Return the point with the places that a mask or padding hides as they were."""
+        if isinstance(inputs, Tensor):
+            return point
+        return inputs.kept(self.point(inputs).detach(), point, self.padding)
+
+    @property
+    def padding(self) -> int | None:
+        """The token that is padding, if there is one."""
+        return None
 
     def epsilon_unit(self, point: Tensor) -> float:
         """Return the unit of epsilon where there are no bounds."""
@@ -52,10 +64,14 @@ class EmbeddingPoint(PerturbationPoint):
     ) -> None:
         self.embed, self.replaced, self.matrix = embed, replaced, matrix
 
-    def point(self, inputs: Tensor) -> Tensor:
-        return self.embed(inputs)
+    @property
+    def padding(self) -> int | None:
+        return None if self.matrix is None else self.matrix.padding_idx
 
-    def run(self, model: nn.Module, inputs: Tensor, point: Tensor) -> Tensor:
+    def point(self, inputs: Inputs) -> Tensor:
+        return self.embed(main_of(inputs))
+
+    def run(self, model: nn.Module, inputs: Inputs, point: Tensor) -> Tensor:
         asked = []
 
         def give(*_: object) -> Tensor:
@@ -63,7 +79,7 @@ class EmbeddingPoint(PerturbationPoint):
             return point
 
         with self.replaced(give):  # type: ignore[attr-defined]
-            logits: Tensor = model(inputs)
+            logits = call_model(model, inputs)
         if not asked:
             raise UserError(
                 "expected the model's forward to use its embedding, it did not: write it as "
@@ -77,7 +93,7 @@ class EmbeddingPoint(PerturbationPoint):
         return float(values.detach().float().std())
 
 
-def find_perturbation_point(model: nn.Module, inputs: Tensor) -> PerturbationPoint:
+def find_perturbation_point(model: nn.Module, inputs: Inputs) -> PerturbationPoint:
     """Return where a perturbation of such inputs enters the model; a choice is logged."""
     if inputs.is_floating_point():
         return PerturbationPoint()
@@ -85,6 +101,9 @@ def find_perturbation_point(model: nn.Module, inputs: Tensor) -> PerturbationPoi
         matrices = [layer for layer in model.modules() if isinstance(layer, nn.Embedding)]
         matrix = matrices[0] if len(matrices) == 1 else None
         return EmbeddingPoint(model.embed, _method_replaced(model), matrix)  # type: ignore[arg-type]
+    layer = _stated_embedding(model, inputs)
+    if layer is not None:
+        return EmbeddingPoint(layer, _layer_replaced(layer), layer)
     name, layer = _layer_of_tokens(model, inputs)
     logger.warning("tokens are perturbed at the output of %s, the model's embedding", name)
     return EmbeddingPoint(layer, _layer_replaced(layer), layer)
@@ -92,7 +111,7 @@ def find_perturbation_point(model: nn.Module, inputs: Tensor) -> PerturbationPoi
 
 def input_gradient(
     model: nn.Module,
-    inputs: Tensor,
+    inputs: Inputs,
     labels: Tensor,
     perturbation_point: PerturbationPoint | None = None,
 ) -> Tensor:
@@ -111,9 +130,19 @@ def input_gradient(
     return gradient.to(inputs.device, point.dtype)
 
 
-def _layer_of_tokens(model: nn.Module, inputs: Tensor) -> tuple[str, nn.Embedding]:
+def _stated_embedding(model: nn.Module, inputs: Inputs) -> nn.Embedding | None:
+    """Return the embedding that a model of Hugging Face says its tokens go through."""
+    asked = getattr(model, "get_input_embeddings", None)
+    if isinstance(inputs, Tensor) or not callable(asked):
+        return None
+    layer = asked()
+    return layer if isinstance(layer, nn.Embedding) else None
+
+
+def _layer_of_tokens(model: nn.Module, inputs: Inputs) -> tuple[str, nn.Embedding]:
     """Run one example and return the embedding that is given the tokens as they are."""
-    tokens, found = to_model_device(model, inputs[:1]), []
+    first, found = to_model_device(model, inputs[:1]), []
+    tokens = main_of(first)
 
     def look(name: str, layer: nn.Embedding) -> RemovableHandle:
         def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -128,7 +157,7 @@ def _layer_of_tokens(model: nn.Module, inputs: Tensor) -> tuple[str, nn.Embeddin
     handles = [look(name, layer) for name, layer in layers.items()]
     try:
         with inference_mode_of(model), torch.no_grad():
-            _ = model(tokens) if layers else None
+            _ = call_model(model, first) if layers else None
     finally:
         for handle in handles:
             handle.remove()

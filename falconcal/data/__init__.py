@@ -13,24 +13,32 @@ from falconcal.core.batch import Batches
 from falconcal.core.registry import look_up
 from falconcal.core.settings import call_checked, check_settable
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_takes, is_function
-from falconcal.data.bounds import Bounds
+from falconcal.data.bounds import Bounds, ChannelBounds
 from falconcal.data.dataset import Dataset
+from falconcal.data.given_data import as_part
 from falconcal.data.images import Images
+from falconcal.data.loader import Loader
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Augment, Examples, Part, TensorBatches
 from falconcal.data.preparation import Preparation
 from falconcal.data.sets import (
     cifar10,
+    cifar10h,
     digits,
+    elec2,
     fashion_mnist,
+    gas_drift,
     image_folder,
     imagenet,
+    imagenet_val,
     mnist,
     newsgroups,
+    notmnist,
     objectnet,
     own_arrays,
     sensors,
     sequential_mnist,
     text_folder,
+    usps,
 )
 from falconcal.data.subsets import sample, subset_all_parts, subset_test
 from falconcal.data.texts import Texts
@@ -45,7 +53,13 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "sequential_mnist": sequential_mnist.SequentialMnist,
     "newsgroups": newsgroups.Newsgroups,
     "sensors": sensors.Sensors,
+    "gas_drift": gas_drift.GasDrift,
+    "elec2": elec2.Elec2,
+    "usps": usps.Usps,
+    "notmnist": notmnist.NotMnist,
+    "cifar10h": cifar10h.Cifar10H,
     "imagenet": imagenet.ImageNet,
+    "imagenet_val": imagenet_val.ImageNetVal,
     "objectnet": objectnet.ObjectNet,
     "image_folder": image_folder.ImageFolder,
     "text_folder": text_folder.TextFolder,
@@ -60,14 +74,17 @@ __all__ = [
     "Augment",
     "Batches",
     "Bounds",
+    "ChannelBounds",
     "Dataset",
     "Examples",
     "Framing",
     "Images",
+    "Loader",
     "Part",
     "Preparation",
     "TensorBatches",
     "Texts",
+    "as_part",
     "load_dataset",
     "load_test",
     "sample",

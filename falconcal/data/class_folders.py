@@ -36,12 +36,18 @@ class LabelledFiles:
         )
 
 
-def list_parts(root: Path, endings: frozenset[str], held_out: float) -> dict[str, LabelledFiles]:
-    """Return the files of the three parts; those without a folder are held out of training."""
+def list_parts(
+    root: Path, endings: frozenset[str], held_out: float, test: Path | None = None
+) -> dict[str, LabelledFiles]:
+    """Return the files of the three parts; those without a folder are held out of training.
+
+    ``test`` is another folder that has one folder per class, for the test part.
+    """
     folders = {
         part: next((root / name for name in names if (root / name).is_dir()), None)
         for part, names in PART_FOLDERS.items()
     }
+    folders["test"] = test or folders["test"]
     train = list_files(folders["train"] or root, endings)
     parts = {}
     for part in ("test", "validation"):

@@ -10,7 +10,7 @@ from falconcal.core.array_conversion import as_tensor
 from falconcal.core.batch import shape_of
 from falconcal.data.bounds import Bounds
 from falconcal.data.input_checks import check_labels
-from falconcal.data.part import Examples, InMemoryPart, Part
+from falconcal.data.part import Examples, InMemoryPart, Part, warn_of_class_order
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, framing_of_shape
 
@@ -65,7 +65,7 @@ class Images(InMemoryPart):
         object.__setattr__(self, "labels", self.labels.long())
 
     @property
-    def inputs(self) -> Tensor:  # type: ignore[override]
+    def inputs(self) -> Tensor:
         """All images as floats, (N, channels, H, W), which take four times the memory."""
         return as_floats(self.pixels)
 
@@ -82,7 +82,8 @@ class Images(InMemoryPart):
         return as_floats(self.pixels.index_select(0, which)), self.labels[which]
 
     def first(self, count: int) -> Examples:
-        """Return the first examples as floats in memory."""
+        """Return the first examples as floats in memory; a warning says where they lack classes."""
+        warn_of_class_order(self.labels, count)
         held = self.chosen(slice(count))
         return Examples(*held, self.bounds, self.classes, framing=self.framing)
 

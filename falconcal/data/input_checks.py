@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from falconcal.core.batch import check_integer_labels, shape_of
+from falconcal.core.model_inputs import Inputs, each_tensor
 from falconcal.errors import UserError
 
 
@@ -14,8 +15,13 @@ def check_size(size: int) -> None:
         raise UserError(f"expected a batch size of 1 or more, a whole number, got {size!r}.")
 
 
-def check_inputs(inputs: Tensor) -> None:
+def check_inputs(inputs: Inputs) -> None:
     """Refuse inputs that are empty or hold NaN or infinity, naming the first bad example."""
+    for tensor in each_tensor(inputs):
+        _check_finite(tensor)
+
+
+def _check_finite(inputs: Tensor) -> None:
     if inputs.ndim < 1 or len(inputs) == 0:
         raise UserError(f"expected at least one example, got inputs of shape {shape_of(inputs)}.")
     if not inputs.is_floating_point():

@@ -38,6 +38,11 @@ def search_folders(names: Sequence[str], path: str | None = None) -> list[Path]:
     return [root / name for root in roots for name in names if (root / name).is_dir()]
 
 
+def given_folder(path: str | None) -> Path | None:
+    """Return a folder that is named, if one is; it must be there."""
+    return None if path is None else _given(path)
+
+
 def find_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
     """Return the first file with one of the names; a folder may also be the file itself."""
     for folder in folders:
@@ -70,6 +75,22 @@ def missing_file_error(dataset: str, names: Sequence[str], folders: Sequence[Pat
     return UserError(
         f"{dataset}: expected the file {' or '.join(names)}, looked in {looked}. Give its folder "
         f"as path, put it into the folder that {DATA} names, or run: falconcal data fetch {dataset}"
+    )
+
+
+def require_file(
+    dataset: str, folders: Sequence[str], names: Sequence[str], path: str | None, origin: str
+) -> Path:
+    """Return a file that is never downloaded, or say where people get it."""
+    looked = search_folders(folders, path)
+    found = find_file(looked, names)
+    if found is not None:
+        return found
+    where = ", ".join(str(folder) for folder in looked) or f"no folder {' or '.join(folders)}"
+    raise UserError(
+        f"{dataset}: expected the file {' or '.join(names)}, looked in {where}. It is not "
+        f"downloaded: get it from {origin}, and give its folder as path or put it into the folder "
+        f"that {DATA} names."
     )
 
 

@@ -1,20 +1,23 @@
 """Parts of a dataset: examples with their labels, and batches of them."""
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from falconcal.core.array_conversion import as_tensor
-from falconcal.core.batch import EpochBatches
+from falconcal.core.batch import Batch, EpochBatches, check_weights
+from falconcal.core.model_inputs import Inputs, ModelInputs, main_of
 from falconcal.core.randomness import combined_seed
 from falconcal.data.bounds import Bounds
 from falconcal.data.input_checks import check_inputs, check_labels, check_size, check_tokens
 from falconcal.data.texts import Texts
-from falconcal.errors import UserError, described
+from falconcal.errors import ClassOrderWarning, UserError, described
 from falconcal.io.image_files import Framing
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -49,7 +52,7 @@ class Part(ABC):
         torch.Size([32, 1, 28, 28])
     """
 
-    inputs: Tensor  # (N, ...)
+    inputs: Any  # (N, ...), one tensor, or several
     labels: Tensor  # (N,)
     bounds: Bounds | None
     classes: tuple[str, ...] | None
@@ -64,7 +67,13 @@ class Part(ABC):
 
     @abstractmethod
     def first(self, count: int) -> "Examples":
-        """Return the first examples, in memory."""
+        """Return the first examples, in memory; a warning says where they lack classes."""
+
+    def head(self, count: int) -> "Examples":
+        """Return the first examples, whatever classes they have."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClassOrderWarning)
+            return self.first(count)
 
     @abstractmethod
     def batches(
@@ -90,7 +99,7 @@ class Part(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def repeated(self, inputs: Tensor) -> "Examples":
+    def repeated(self, inputs: Inputs) -> "Examples":
         """Return other inputs with the labels of this part.
 
         Args:
@@ -108,7 +117,7 @@ class InMemoryPart(Part):
     """A part whose examples can be looked up by index."""
 
     @abstractmethod
-    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+    def chosen(self, which: Tensor | slice) -> tuple[Any, Tensor]:
         """Return the inputs and labels at some indices."""
 
     def batches(
@@ -127,13 +136,15 @@ class Examples(InMemoryPart):
     """Examples held in memory, checked once.
 
     Args:
-        inputs: Finite numbers, or tokens, (N, ...): a tensor, an array or a list.
+        inputs: Finite numbers, or tokens, (N, ...): a tensor, an array or a list. A mapping holds
+            several inputs by name.
         labels: Whole numbers (N,) from 0 to C - 1, or -1 for an example of no known class.
         bounds: The range of the inputs, which FALCON and FGSM need.
         classes: The names of the C classes.
         tokens: The number of different tokens, padding 0 included, if inputs are tokens.
         texts: The raw texts of the tokens, if they are kept.
         framing: How image files became the inputs, if they did.
+        weights: How much each example counts in training, (N,); None counts all alike.
 
     Raises:
         UserError: Inputs are not finite or lie outside the bounds, or labels do not fit.
@@ -149,20 +160,21 @@ class Examples(InMemoryPart):
         [4, 2]
     """
 
-    inputs: Tensor  # (N, ...)
+    inputs: Any  # (N, ...), one tensor, or several
     labels: Tensor  # (N,)
     bounds: Bounds | None = None
     classes: tuple[str, ...] | None = None
     tokens: int | None = None
     texts: Texts | None = None
     framing: Framing | None = None
+    weights: Tensor | None = None  # (N,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
+        object.__setattr__(self, "inputs", _as_inputs(self.inputs))
         object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
         self._check_metadata()
         check_inputs(self.inputs)
-        check_tokens(self.inputs, self.tokens)
+        check_tokens(main_of(self.inputs), self.tokens)
         if self.texts is not None and len(self.texts) != len(self.inputs):
             raise UserError(
                 f"expected one text per example ({len(self.inputs)}), got {len(self.texts)}."
@@ -170,7 +182,9 @@ class Examples(InMemoryPart):
         check_labels(self.labels, len(self.inputs), len(self.classes) if self.classes else None)
         object.__setattr__(self, "labels", self.labels.long())
         if self.bounds is not None:
-            self.bounds.check(self.inputs)
+            self.bounds.check(main_of(self.inputs))
+        checked = check_weights(self.weights, len(self.inputs))
+        object.__setattr__(self, "weights", checked)
 
     def _check_metadata(self) -> None:
         if not isinstance(self.bounds, Bounds | None):
@@ -191,16 +205,43 @@ class Examples(InMemoryPart):
         """The shape of one example."""
         return tuple(self.inputs.shape[1:])
 
-    def chosen(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+    def chosen(self, which: Tensor | slice) -> tuple[Any, Tensor]:
         """Return the inputs and labels at some indices."""
         if isinstance(which, slice):
             return self.inputs[which], self.labels[which]
         return self.inputs.index_select(0, which), self.labels[which]  # faster than inputs[which]
 
     def first(self, count: int) -> "Examples":
-        """Return the first examples."""
+        """Return the first examples; a warning says where they lack classes."""
+        warn_of_class_order(self.labels, count)
         texts = self.texts.part(0, count) if self.texts is not None else None
-        return replace(self, inputs=self.inputs[:count], labels=self.labels[:count], texts=texts)
+        weights = None if self.weights is None else self.weights[:count]
+        inputs, labels = self.inputs[:count], self.labels[:count]
+        return replace(self, inputs=inputs, labels=labels, texts=texts, weights=weights)
+
+
+def warn_of_class_order(labels: Tensor, count: int) -> None:
+    """Warn where the first examples lack classes because the data is in class order."""
+    known = labels[labels >= 0]
+    if count >= len(labels) or len(known) < 2 or not bool((known.diff() >= 0).all()):
+        return
+    found, every = (len(set(part.tolist())) for part in (labels[:count], known))
+    if found < every and count >= every:
+        warnings.warn(
+            f"the first {count} examples have {found} of {every} classes, since the data is in "
+            f"class order: draw from all over it with falconcal.data.sample(part, {count}).",
+            ClassOrderWarning,
+            stacklevel=3,
+        )
+
+
+def _as_inputs(given: Any) -> Inputs:
+    """Return inputs as a tensor, or as several where they are a mapping."""
+    if isinstance(given, ModelInputs):
+        return given
+    if isinstance(given, Mapping):
+        return ModelInputs((), {name: as_tensor(one, name) for name, one in given.items()})
+    return as_tensor(given, "inputs")
 
 
 class TensorBatches:
@@ -248,10 +289,15 @@ class TensorBatches:
     def __len__(self) -> int:
         return -(-len(self.examples) // self.size)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         for number, which in enumerate(self._cuts()):
             inputs, labels = self.examples.chosen(which)
-            yield augmented(inputs, self.augment, self.seed, self.epoch, number), labels
+            varied = augmented(inputs, self.augment, self.seed, self.epoch, number)
+            weights = getattr(self.examples, "weights", None)
+            if weights is None:
+                yield varied, labels
+            else:
+                yield Batch(varied, labels, weights[which])
 
     def _cuts(self) -> Iterator[Tensor | slice]:
         if self.shuffle:

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from falconcal.core import distributed
-from falconcal.core.batch import Batch, Batches, checked_batches
+from falconcal.core.batch import USUAL_FORM, Batch, Batches, checked_batches
+from falconcal.core.model_inputs import Inputs
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Part
 from falconcal.errors import UserError
 
@@ -45,7 +46,7 @@ class RoundRobin:
         order = torch.cat(distributed.gather_rows(positions)).flatten().argsort()
         return torch.cat(distributed.gather_rows(rows))[order]
 
-    def check_same(self, inputs: Tensor, labels: Tensor) -> None:
+    def check_same(self, inputs: Inputs, labels: Tensor) -> None:
         """Refuse data that is not the same in all processes."""
         if self.count > 1:
             distributed.check_same(distributed.fingerprint(inputs, labels))
@@ -57,13 +58,14 @@ class Shard:
     def __init__(self, batches: Any) -> None:
         self.batches, self.turns = batches, RoundRobin()
         self.classes = getattr(batches, "classes", None)
+        self.form = getattr(batches, "form", USUAL_FORM)
         self.fingerprint = 0  # of the batches, which must be the same in all processes
 
     def __iter__(self) -> Iterator[Batch]:
         for inputs, labels in checked_batches(self.batches):
             self.fingerprint = distributed.fingerprint(inputs, labels, self.fingerprint)
             if self.turns.is_mine(len(labels)):
-                yield inputs, labels
+                yield Batch(inputs, labels)
 
     def gathered(self, rows: Tensor | None) -> Tensor:
         """Return the rows of all processes in the order of the data: (N_p, K) -> (N, K)."""
@@ -95,7 +97,7 @@ class SamplerShard(Shard):
             start += len(labels)
             if real.any():
                 self.turns.positions.append(positions[real])
-                yield inputs[real.to(inputs.device)], labels[real.to(labels.device)]
+                yield Batch(inputs[real.to(labels.device)], labels[real.to(labels.device)])
 
 
 def shard_of(data: Batches | Part) -> Shard:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from falconcal.data.bounds import Bounds
-from falconcal.data.images import PIXEL_BOUNDS, as_floats
+from falconcal.data.images import PIXEL_BOUNDS, as_floats, framing_of
 from falconcal.data.input_checks import check_labels, check_size
-from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order
+from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order, warn_of_class_order
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, ImageReadError, read_image
 
@@ -35,7 +35,7 @@ class StreamedImages(Part):
         check_labels(self.labels, len(self.files), len(self.classes))
 
     @property
-    def inputs(self) -> Tensor:  # type: ignore[override]
+    def inputs(self) -> Tensor:
         """Refused: all inputs together need not fit into memory."""
         raise UserError(
             f"{len(self):,} images are streamed from disk and never all in memory: iterate over "
@@ -47,6 +47,7 @@ class StreamedImages(Part):
         return self.framing.shape
 
     def first(self, count: int) -> Examples:
+        warn_of_class_order(self.labels, count)
         labels = self.labels[:count]
         inputs = as_floats(torch.stack([self.read(number) for number in range(len(labels))]))
         return Examples(inputs, labels, self.bounds, self.classes, framing=self.framing)
@@ -120,3 +121,16 @@ def _together(images: Sequence[Tensor | ImageReadError]) -> Tensor | ImageReadEr
     read = [image for image in images if isinstance(image, Tensor)]
     refused = [image for image in images if isinstance(image, ImageReadError)]
     return refused[0] if refused else torch.stack(read)
+
+
+def framed_alike(what: str, part: Part, data: Part) -> Part:
+    """Return a part framed as the data is, so that no other zoom tells them apart."""
+    if isinstance(part, StreamedImages):
+        return replace(part, framing=framing_of(data))
+    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
+    if own is not None and wanted is not None and own != wanted:
+        raise UserError(
+            f"expected {what} framed as the data is, {wanted}, got {own}: give both the same "
+            "settings, or load the other with stream=True."
+        )
+    return part

@@ -85,11 +85,13 @@ def select(part: Part, which: Tensor) -> Part:
         return replace(part, pixels=part.pixels[which], labels=part.labels[which])
     if isinstance(part, Examples):
         texts = _texts(part.texts, which) if part.texts is not None else None
-        return replace(part, inputs=part.inputs[which], labels=part.labels[which], texts=texts)
+        weights = None if part.weights is None else part.weights[which]
+        inputs, labels = part.inputs[which], part.labels[which]
+        return replace(part, inputs=inputs, labels=labels, texts=texts, weights=weights)
     if isinstance(part, StreamedImages):
         files = [part.files[index] for index in which.tolist()]
         return replace(part, files=files, labels=part.labels[which])
-    return part.first(len(which))  # a user's own kind of part has no other subset
+    return part.head(len(which))  # a user's own kind of part has no other subset
 
 
 def _texts(texts: Texts, which: Tensor) -> Texts:

@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING
 
+import polars
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
+from falconcal.drawing.record_html import record_html
 from falconcal.errors import UsageError, UserError, described, unknown_name_error
 from falconcal.evidence import Group, by_group, interval
 from falconcal.evidence.groups import listed_groups
@@ -21,15 +23,23 @@ from falconcal.metrics import (
     RiskCoverage,
     accuracy_at_coverage,
     brier_decomposition,
+    metrics_without,
     reliability_curve,
     risk_coverage_curve,
 )
 from falconcal.metrics.binning import bin_index
-from falconcal.metrics.metric_inputs import labelled_predictions
-from falconcal.metrics.predictions import Data, Predictions, Scores
+from falconcal.metrics.metric import Need
+from falconcal.metrics.metric_inputs import labelled, labelled_predictions
+from falconcal.metrics.predictions import Data, PredictionRecord, Predictions, Scores, as_record
+from falconcal.metrics.reliability_bins import reliability_bins_table
+
+if TYPE_CHECKING:
+    import altair
 
 COVERAGES = (0.9, 0.8, 0.5)
 HISTOGRAM_CELLS = 20
+NOTABLE_ERROR = 0.01  # of true ECE above the mean gap, from which on it is said beside it
+UNSURE_GAP = 0.05  # beyond this, an interval of the gap around 0 tells nothing
 CURVE_POINTS = 200  # a line drawn through more looks the same
 MOST_BINS = 1000
 MOST_GROUPS = 200
@@ -70,13 +80,13 @@ class Assessment:
     examples: int
     """How many examples there are."""
     classes: int
-    """How many classes there are."""
+    """How many classes there are; of scores, how many occur."""
     bins: int
     """How many bins the binned figures have."""
     metrics: dict[str, MetricValue]
-    """Every metric of ``METRICS`` by name."""
-    brier_parts: BrierParts
-    """The parts of the Brier score."""
+    """Every metric of ``METRICS`` by name, as far as the data allows."""
+    brier_parts: BrierParts | None
+    """The parts of the Brier score, where the probabilities of all classes are known."""
     accuracy_at_coverage: dict[float, float]
     """Accuracy when only the most confident share is answered, by that share."""
     reliability: ReliabilityCurve
@@ -90,14 +100,62 @@ class Assessment:
     groups: list[Group]
     """That metric of each group, the worst first; empty if no groups were given."""
 
+    @property
+    def verdict(self) -> str:
+        """What the figures come to, in words, such as "24 points underconfident"."""
+        return verdict_words(self.metrics["signed_gap"])
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict and what it rests on, one sentence each."""
+        sure, right = (self.metrics[name].value for name in ("confidence", "accuracy"))
+        gap, ece = self.metrics["signed_gap"], self.metrics["ece"]
+        bounds = f"{100 * (gap.low or 0):+.1f} to {100 * (gap.high or 0):+.1f}"
+        reason = f"{100 * sure:.1f} % sure on average, right in {100 * right:.1f} % of all cases"
+        found = [
+            f"{self.verdict[0].upper()}{self.verdict[1:]}.",
+            f"{reason} (95 % interval of the gap: {bounds} points).",
+        ]
+        if ece.low is not None and ece.low > abs(gap.value) + NOTABLE_ERROR:
+            off = f"{100 * ece.value:.1f} points off"
+            found.append(f"Bin by bin it is {off} (ECE): too sure here, not sure enough there.")
+        return found
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return the metrics as a table: metric, value, low and high."""
+        rows = [(name, one.value, one.low, one.high) for name, one in self.metrics.items()]
+        types = {"metric": polars.String} | dict.fromkeys(("value", "low", "high"), polars.Float64)
+        return polars.DataFrame(rows, schema=types, orient="row")
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart, with the verdict over it."""
+        from falconcal.drawing.reliability_chart import reliability_chart
+
+        return reliability_chart(reliability_bins_table(self.reliability), self.sentences[0])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict and the metrics."""
+        return record_html(self.sentences, ["Metric", "Value", "95 % interval"], self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            [
+                name,
+                f"{one.value:.4f}",
+                "" if one.low is None else f"{one.low:.4f} to {one.high:.4f}",
+            ]
+            for name, one in self.metrics.items()
+        ]
+
     def to_json(self) -> str:
         """Return the figures, without the curves, as JSON."""
-        found = {
+        found: dict[str, object] = {
+            "verdict": self.verdict,
             "examples": self.examples,
             "classes": self.classes,
             "bins": self.bins,
             "metrics": {name: asdict(measured) for name, measured in self.metrics.items()},
-            "brier_parts": asdict(self.brier_parts),
+            "brier_parts": None if self.brier_parts is None else asdict(self.brier_parts),
             "accuracy_at_coverage": {
                 str(at): share for at, share in self.accuracy_at_coverage.items()
             },
@@ -125,7 +183,8 @@ def assess(
     without intervals.
 
     Args:
-        predictions: Predictions, or a pair of probabilities (N, C) and labels (N,).
+        predictions: Predictions, a pair of probabilities (N, C) and labels (N,), or scores, of
+            which metrics that need more are left out.
         bins: How many bins the binned figures have, from 1 to 1000.
         groups: The group of each example, (N,), at most 200 different ones.
         metric: The metric that groups are compared by, a name of ``METRICS``.
@@ -144,39 +203,70 @@ def assess(
         >>> round(found.metrics["ece"].value, 6), found.groups[0].name
         (0.4, 'south')
     """
-    predictions = labelled_predictions(predictions, "an assessment")
-    scores = predictions.scores()
+    record = as_record(predictions)
+    whole = labelled_predictions(record, "an assessment") if _has_classes(record) else None
+    scores = labelled(record, "an assessment")
     groups = None if groups is None else listed_groups(groups)
     _check(bins, groups, metric)
     return Assessment(
         examples=len(scores),
-        classes=predictions.classes,
+        classes=_class_count(whole, scores),
         bins=bins,
-        metrics=_all_metrics(predictions, scores, bins, seed),
-        brier_parts=brier_decomposition(predictions, bins),
+        metrics=_all_metrics(whole, scores, bins, seed),
+        brier_parts=None if whole is None else brier_decomposition(whole, bins),
         accuracy_at_coverage={at: accuracy_at_coverage(scores, at) for at in COVERAGES},
         reliability=reliability_curve(scores, bins),
         histogram=_histogram(scores),
         risk_coverage=_thinned(risk_coverage_curve(scores)),
         group_metric=metric,
-        groups=_by_group(predictions, scores, groups, metric, seed) if groups is not None else [],
+        groups=_by_group(whole, scores, groups, metric, seed) if groups is not None else [],
     )
 
 
-def wilson_bounds(hits: Tensor, counts: Tensor, level: float = 0.95) -> tuple[Tensor, Tensor]:
-    """Return the bounds of a share at each number of hits among counts (Wilson, JASA 1927)."""
-    z = float(ndtri((1 + level) / 2))
-    share = hits / counts
-    middle = (share + z**2 / (2 * counts)) / (1 + z**2 / counts)
-    spread = share * (1 - share) / counts + z**2 / (4 * counts**2)
-    half = z / (1 + z**2 / counts) * spread.sqrt()
-    return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
+def verdict_words(gap: MetricValue) -> str:
+    """Return over- or underconfidence in points of a percent, if chance does not explain it.
+
+    Args:
+        gap: Mean confidence less accuracy, with its interval.
+
+    Returns:
+        Words such as "24 points underconfident".
+
+    Example:
+        >>> from falconcal.evaluation.assessment import MetricValue, verdict_words
+        >>> verdict_words(MetricValue(-0.24, low=-0.27, high=-0.21))
+        '24 points underconfident'
+        >>> verdict_words(MetricValue(0.01, low=-0.01, high=0.03))
+        'as sure as right on average'
+        >>> verdict_words(MetricValue(0.25, low=-0.25, high=0.75))
+        'too few examples to tell over- from underconfidence'
+    """
+    assert gap.low is not None  # a mean always has an interval
+    assert gap.high is not None
+    if gap.low <= 0 <= gap.high:
+        if max(-gap.low, gap.high) > UNSURE_GAP:
+            return "too few examples to tell over- from underconfidence"
+        return "as sure as right on average"
+    points = 100 * abs(gap.value)
+    number = f"{points:.0f}" if points >= 0.95 else f"{points:.1f}"
+    direction = "overconfident" if gap.value > 0 else "underconfident"
+    return f"{number} point{'' if number == '1' else 's'} {direction}"
+
+
+def _has_classes(record: PredictionRecord) -> bool:
+    return isinstance(record, Predictions)
+
+
+def _class_count(whole: Predictions | None, scores: Scores) -> int:
+    if whole is not None:
+        return whole.classes
+    return 1 + max(int(scores.label.max()), int(scores.prediction.max()))
 
 
 def _by_group(
-    predictions: Predictions, scores: Scores, groups: Sequence[object], metric: str, seed: int
+    whole: Predictions | None, scores: Scores, groups: Sequence[object], metric: str, seed: int
 ) -> list[Group]:
-    data = _needed(METRICS[metric], predictions, scores)
+    data = _needed(METRICS[metric], whole, scores)
     return by_group(data, groups, metric, seed=seed)
 
 
@@ -198,17 +288,20 @@ def _check(bins: int, groups: Sequence[object] | None, metric: str) -> None:
 
 
 def _all_metrics(
-    predictions: Predictions, scores: Scores, bins: int, seed: int
+    whole: Predictions | None, scores: Scores, bins: int, seed: int
 ) -> dict[str, MetricValue]:
+    lacking: list[Need] = ["all_classes"] if whole is None else []
+    if scores.top_only:
+        lacking.append("distribution")
     return {
-        name: _measure(metric, _needed(metric, predictions, scores), bins, seed)
-        for name, metric in METRICS.items()
+        name: _measure(metric, _needed(metric, whole, scores), bins, seed)
+        for name, metric in metrics_without(*lacking).items()
     }
 
 
-def _needed(metric: Metric, predictions: Predictions, scores: Scores) -> Predictions | Scores:
+def _needed(metric: Metric, whole: Predictions | None, scores: Scores) -> Predictions | Scores:
     """Return what a metric takes: scores, which are made already, unless it needs all classes."""
-    return predictions if "all_classes" in metric.needs else scores
+    return whole if whole is not None and "all_classes" in metric.needs else scores
 
 
 def _measure(metric: Metric, data: Predictions | Scores, bins: int, seed: int) -> MetricValue:

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import Inputs
 from falconcal.data import Part
 from falconcal.errors import UserError, described
-from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context
+from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context, shift_inputs
 from falconcal.shifts.stored.stored_shift import StoredLevel
 
 CLEAN = "clean"
 OUTLIER_LEVEL = 1  # the level that outliers have in tables
 
-InputsAndLabels = tuple[Tensor, Tensor]
+InputsAndLabels = tuple[Inputs, Tensor]
 # makes a batch for a model; None does where the level does not depend on the model
 MakeBatch = Callable[[nn.Module | None], InputsAndLabels]
 LazyBatch = tuple[int, MakeBatch]  # how many examples, and the batch once it is wanted
@@ -48,7 +49,7 @@ def shift_levels(
     clean: bool = True,
 ) -> Iterator[ShiftLevel]:
     """Yield all levels in the order of tables: clean, shifts, outliers; the arguments checked."""
-    families, sets = _checked(task.data, _listed(shifts), _listed(outliers))
+    families, sets = _checked(_listed(shifts), _listed(outliers))
     if not (clean or families or sets):
         raise UserError("expected shifts or outliers where clean data is left out, got none.")
     if clean:
@@ -71,14 +72,9 @@ def _listed(given: Iterable[Any]) -> list[Any]:
 
 
 def _checked(
-    data: Part, shifts: list[AnyShift], outliers: list[Outliers]
+    shifts: list[AnyShift], outliers: list[Outliers]
 ) -> tuple[list[AnyShift], list[Outliers]]:
     """Return what was given, checked."""
-    if not isinstance(data, Part):
-        raise UserError(
-            "expected falconcal.Examples, or a part of a dataset, to evaluate on, got "
-            f"{type(data).__name__}."
-        )
     for kind, home, given in ((AnyShift, "SHIFTS", shifts), (Outliers, "OUTLIERS", outliers)):
         for one in given:
             if not isinstance(one, kind):
@@ -119,14 +115,15 @@ def _shift_batch(
     task: EvaluationData,
     shift: Shift,
     level: int,
-    inputs: Tensor,
+    inputs: Inputs,
     labels: Tensor,
     first: int,
     model: nn.Module | None,
 ) -> InputsAndLabels:
     context = shift_context(task.data, first, labels, model)
     examples = torch.arange(first, first + len(labels))
-    return shift.at(inputs, level, seed=task.seed, examples=examples, **context), labels
+    moved = shift_inputs(shift, inputs, level, seed=task.seed, examples=examples, **context)
+    return moved, labels
 
 
 def _stored(task: EvaluationData, level: StoredLevel) -> Iterator[LazyBatch]:

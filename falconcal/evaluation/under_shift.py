@@ -7,15 +7,15 @@ and tables and figures come from these.
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, fields
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import polars
 import torch
 from torch import Tensor, nn
 
-from falconcal.core.batch import checked_batches
+from falconcal.core.batch import USUAL_FORM, BatchForm, checked_batches
 from falconcal.core.module_state import check_module
-from falconcal.data import PREDICTION_BATCH_SIZE, Part
+from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset, Part, Preparation, as_part
 from falconcal.data.input_checks import check_inputs, check_size
 from falconcal.data.sharding import RoundRobin
 from falconcal.errors import UserError, described
@@ -32,6 +32,7 @@ from falconcal.metrics import POOLED, metrics_without, outlier_detection
 from falconcal.metrics.outlier_detection import SIGNALS
 from falconcal.metrics.predictions import Scores
 from falconcal.models.predict import predict_batch
+from falconcal.models.prepared_model import PreparedModel
 from falconcal.recalibration.shared_pass import SharedWork, network_of
 from falconcal.shifts import AnyShift, Outliers
 
@@ -49,23 +50,29 @@ SCORE_FIELDS = tuple(field.name for field in fields(Scores))
 Progress = Callable[[str, int], None]
 OnBatch = Callable[[str, int, int], None]
 Key = TypeVar("Key", bound=Hashable)
+AnyData = Part | Dataset | Batches | tuple[Any, ...] | Mapping[str, Any]
 
 
 def evaluate(
     model: nn.Module,
-    data: Part,
+    data: AnyData,
     shifts: Iterable[AnyShift],
     outliers: Iterable[Outliers] = (),
     *,
+    preparation: Preparation | None = None,
     single_process: bool = False,
 ) -> polars.DataFrame:
     """Measure a model by every metric at every level of every shift.
 
     Args:
         model: A module that returns logits.
-        data: Test examples: ``Examples``, or a part of a dataset.
+        data: Test examples: a loader that does not shuffle, ``(inputs, labels)``, a mapping with
+            the key ``labels``, ``Examples``, a part of a dataset, or a dataset.
         shifts: Shifts to measure under, such as those of ``falconcal.SHIFTS``.
         outliers: Sets of inputs of no known class, such as those of ``falconcal.shifts.OUTLIERS``.
+        preparation: The mean and deviation per channel that images were normalised by, as
+            ``falconcal.data.Preparation(mean=..., deviation=...)``: shifts then act on pixels from
+            0 to 1, and the model is given them normalised again.
         single_process: For a process that calls it by itself while others work together.
 
     Returns:
@@ -87,14 +94,32 @@ def evaluate(
         >>> rows.filter(shift="contrast", metric="ece")["level"].to_list()
         [0, 1, 2, 3, 4, 5]
     """
+    part, model = _as_pixels(model, data, preparation)
     return scores_to_rows(
-        score_under_shift(model, data, shifts, outliers, single_process=single_process)
+        score_under_shift(model, part, shifts, outliers, single_process=single_process)
     )
+
+
+def _as_pixels(
+    model: nn.Module, data: AnyData, preparation: Preparation | None
+) -> tuple[Part, nn.Module]:
+    """Return data and model so that images come as pixels, where they were normalised."""
+    part = as_part(data, preparation)
+    if preparation is None:
+        return part, model
+    if preparation.side is not None:
+        raise UserError(
+            "expected a preparation of mean and deviation alone, got side="
+            f"{preparation.side}: images are averaged down before they are normalised."
+        )
+    check_module(model)
+    form: BatchForm = getattr(data, "form", USUAL_FORM)
+    return part, PreparedModel(model, preparation, form.perturb).train(model.training)
 
 
 def score_under_shift(
     model: nn.Module,
-    data: Part,
+    data: AnyData,
     shifts: Iterable[AnyShift],
     outliers: Iterable[Outliers] = (),
     *,
@@ -111,7 +136,7 @@ def score_under_shift(
 
     Args:
         model: A module that returns logits.
-        data: Test examples: ``Examples``, or a part of a dataset.
+        data: Test examples: whatever ``evaluate`` takes.
         shifts: Shifts to score under.
         outliers: Sets of inputs of no known class.
         seed: Of the shifts' noise.
@@ -146,7 +171,7 @@ def score_under_shift(
 
 def score_together(
     models: Mapping[Key, nn.Module],
-    data: Part,
+    data: AnyData,
     shifts: Iterable[AnyShift],
     outliers: Iterable[Outliers] = (),
     *,
@@ -166,7 +191,7 @@ def score_together(
 
     Args:
         models: Modules that return logits, by any key.
-        data: Test examples: ``Examples``, or a part of a dataset.
+        data: Test examples: whatever ``evaluate`` takes.
         shifts: Shifts to score under.
         outliers: Sets of inputs of no known class.
         seed: Of the shifts' noise.
@@ -198,9 +223,11 @@ def score_together(
     """
     _check_models(models)
     check_size(batch_size)
+    data = as_part(data)
     steps = list(shift_levels(EvaluationData(data, seed, batch_size), shifts, outliers, clean))
     turns = RoundRobin(single_process)
-    turns.check_same(data.first(batch_size).inputs, data.labels)  # the rest may be on a disk
+    if turns.count > 1:  # the rest may be on a disk
+        turns.check_same(data.head(batch_size).inputs, data.labels)
     scorer = _Scorer(models, data.classes, on_batch)
     sizes = []
     for step in steps:

@@ -14,7 +14,13 @@ import scipy  # its parts are loaded when they are first used
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.errors import UserError
 from falconcal.evidence.binned_errors import BINNED_ERRORS, Residuals
-from falconcal.evidence.differences import Estimate, difference_of, error_figure
+from falconcal.evidence.differences import (
+    Difference,
+    Estimate,
+    bootstrap_p_value,
+    difference_of,
+    error_figure,
+)
 from falconcal.evidence.intervals import (
     AnyMetric,
     Interval,
@@ -170,6 +176,56 @@ def paired_difference(
         >>> falconcal.paired_difference(first, second, "confidence")
         Interval(value=0.25, low=0.25, high=0.25, level=0.95)
     """
+    found = paired_test(
+        first,
+        second,
+        metric,
+        level=level,
+        resamples=resamples,
+        seed=seed,
+        clusters=clusters,
+    )
+    return Interval(found.value, found.low, found.high, level)
+
+
+def paired_test(
+    first: Data,
+    second: Data,
+    metric: AnyMetric,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    clusters: ArrayLike | None = None,
+) -> Difference:
+    """Return what ``paired_difference`` does, with a p-value and an effect size.
+
+    Args:
+        first: Predictions or scores of the first method, or probabilities and labels.
+        second: The same of the second method, on the same examples in the same order.
+        metric: A name of ``METRICS``, a ``Metric``, or a function of scores.
+        level: The level of confidence, above 0 and below 1.
+        resamples: How many bootstrap resamples are drawn, at least 2.
+        seed: Of the resamples; the same seed gives the same interval.
+        clusters: Numbers (N,) of what belongs together; members are resampled together.
+
+    Returns:
+        The difference with its bounds, the p-value against no difference, and the difference as a
+        share of the second's value.
+
+    Raises:
+        UsageError: If the metric has another name than those of ``METRICS``.
+        UserError: If the labels of the two differ, or the metric needs all classes.
+
+    Example:
+        The first is surer by 0.25 on every example: no resample of 1000 shows less.
+
+        >>> from falconcal.evidence import paired_test
+        >>> first, second = ([[0.75, 0.25]] * 8, [0, 1] * 4), ([[0.5, 0.5]] * 8, [0, 1] * 4)
+        >>> found = paired_test(first, second, "confidence")
+        >>> found.value, round(found.p_value, 4), found.effect
+        (0.25, 0.002, 0.5)
+    """
     record = find_metric(metric)
     one, other = _checked_scores(first, record), _checked_scores(second, record)
     if len(one) != len(other) or (one.label != other.label).any():
@@ -178,10 +234,12 @@ def paired_difference(
         )
     groups = None if clusters is None else checked_clusters(clusters, len(one))
     if record.resampling in BINNED_ERRORS:
-        found = difference_of(*error_figures(one, other, record, level, resamples, seed, groups))
-        return Interval(found.value, found.low, found.high, level)
-    value = record(one) - record(other)
-    return bounds_of_draws(value, _differences(one, other, record, resamples, seed, groups), level)
+        return difference_of(*error_figures(one, other, record, level, resamples, seed, groups))
+    value, base = record(one) - record(other), record(other)
+    draws = _differences(one, other, record, resamples, seed, groups)
+    bounds = bounds_of_draws(value, draws, level)
+    effect = value / base if base else None
+    return Difference(value, bounds.low, bounds.high, bootstrap_p_value(draws), effect, level)
 
 
 def _checked_scores(data: Data, metric: Metric) -> Scores:

@@ -146,14 +146,21 @@ def level_draws(scores: Scores, metric: str, counts: numpy.ndarray) -> Draws:
 
 
 def shift_draws(
-    levels: LevelScores, counts: numpy.ndarray, others: numpy.ndarray | None = None
+    levels: LevelScores,
+    counts: numpy.ndarray,
+    others: numpy.ndarray | Sequence[numpy.ndarray] | None = None,
 ) -> dict[str, Draws]:
     """Return the draws of every pooled figure of one shift, its levels the clean one first.
 
     ``others`` are the counts of the levels above the clean one where these are of other examples,
-    which are then drawn for themselves.
+    which are then drawn for themselves; a list of counts where every level has its own.
     """
-    drawn = [(levels, counts)] if others is None else [(levels[:1], counts), (levels[1:], others)]
+    drawn = [(levels, counts)]
+    if isinstance(others, numpy.ndarray):
+        drawn = [(levels[:1], counts), (levels[1:], others)]
+    elif others is not None:
+        own = zip(levels[1:], others, strict=True)
+        drawn = [(levels[:1], counts), *(([level], taken) for level, taken in own)]
     groups = [(_same_examples(part, taken.shape[1]), taken) for part, taken in drawn]
     sizes = numpy.array([len(level) for parts, _ in groups for level in parts], numpy.float32)
     gaps, confidences = zip(*(_gaps_and_confidence(*group) for group in groups), strict=True)

@@ -5,14 +5,14 @@ metadata are is in ``model_metadata.py``, how the model is made again in ``rebui
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from falconcal.core.method import Method
-from falconcal.core.module_state import check_module
+from falconcal.core.model_inputs import call_model, packed
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.trust import PERSON, trusting
 from falconcal.data import Bounds, Framing, Preparation
 from falconcal.errors import UserError, described
@@ -25,6 +25,7 @@ from falconcal.inference.model_metadata import (
 from falconcal.inference.rebuilt_model import check_outputs, rebuild_model
 from falconcal.io.atomic import as_path
 from falconcal.io.image_files import framing_of_shape, is_image_shape
+from falconcal.io.output_folder import model_file
 from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.methods import plain_settings
 from falconcal.metrics import risk_table
@@ -32,9 +33,8 @@ from falconcal.metrics.predictions import Data
 from falconcal.recalibration.neighbours import stored_examples
 
 
-@dataclass(frozen=True, eq=False)
-class SavedModel:
-    """A model that was read from a file, and its metadata.
+class SavedModel(nn.Module):
+    """A model that was read from a file, and its metadata; it can be used as the model itself.
 
     Args:
         model: The model, in inference mode on the CPU.
@@ -49,8 +49,18 @@ class SavedModel:
         (torch.Size([1, 2]), (3,))
     """
 
-    model: nn.Module
-    metadata: ModelMetadata
+    def __init__(self, model: nn.Module, metadata: ModelMetadata) -> None:
+        super().__init__()
+        self.model, self.metadata = model, metadata
+        self.training = model.training
+
+    @property
+    def bare_model(self) -> nn.Module:
+        """The model itself, which methods wrap and train."""
+        return self.model
+
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        return call_model(self.model, packed(inputs, named))
 
 
 def save(
@@ -111,6 +121,7 @@ def save(
         True
     """
     check_module(model)
+    model = without_wrapper(model)
     if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
         raise UserError(f"expected the method that trained the model, got {described(method)}.")
     metadata = ModelMetadata(
@@ -149,12 +160,13 @@ def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
     """Read and rebuild a model that ``save`` wrote; a file from strangers is safe to load.
 
     Args:
-        path: The file.
+        path: The file, or the folder of a run.
         trust_code: Packages whose code the file may name for its architecture or its method. By
             default it may name only what falconcal has, and anything else is refused.
 
     Returns:
-        The model, in inference mode on the CPU, and its metadata.
+        The model, in inference mode on the CPU, and its metadata. ``predict``, ``evaluate`` and
+        every calibrator take it as it is.
 
     Raises:
         UserError: The file was not written by ``save`` or is damaged.
@@ -167,7 +179,7 @@ def load(path: str | Path, trust_code: Iterable[str] = ()) -> SavedModel:
         >>> falconcal.load("model.safetensors").metadata.classes
         ('no', 'yes')
     """
-    path, trust = as_path(path), trusting(trust_code)
+    path, trust = model_file(as_path(path)), trusting(trust_code)
     weights, head = read_tensors(path)
     metadata = read_metadata(path, head)
     return SavedModel(rebuild_model(metadata, weights, str(path), trust), metadata)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.method import Method
+from falconcal.core.model_inputs import call_model
 from falconcal.core.module_state import explain_model_errors, to_model_device
 from falconcal.core.registry import look_up
 from falconcal.core.settings import call_checked, check_settable
@@ -152,7 +153,7 @@ def check_outputs(model: nn.Module, metadata: ModelMetadata) -> None:
     """Refuse a model that does not give one logit per class for an example of the stated shape."""
     example = _stand_in(metadata).train.first(1).inputs
     with torch.random.fork_rng(devices=[]), torch.no_grad(), explain_model_errors(example):
-        logits = model(to_model_device(model, example))
+        logits = call_model(model, to_model_device(model, example))
     check_logits(logits, 1, None)
     if logits.shape[1] != len(metadata.classes):
         raise UserError(

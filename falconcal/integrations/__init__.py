@@ -1,4 +1,4 @@
-"""Doors for other people's tools: own loops, scikit-learn, Lightning, TensorBoard."""
+"""Doors for others: own loops, notebooks, scikit-learn, Lightning, Hugging Face, TensorBoard."""
 
 import lazy_loader
 

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from falconcal.core.batch import Batch, check_integer_labels
+from falconcal.core.batch import USUAL_FORM, Batch, read_batch
+from falconcal.core.model_inputs import Inputs, call_model, packed
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.settings import as_dict
 from falconcal.errors import UserError
@@ -75,9 +76,8 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         self._scores: list[Scores] = []
         self.save_hyperparameters(as_dict(self.falcon))
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        logits: Tensor = self.model(inputs)
-        return logits
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        return call_model(self.model, packed(inputs, named))
 
     def configure_optimizers(self) -> list[Optimizer]:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -96,18 +96,24 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(self.current_epoch + 1)  # our batches count from 1
 
-    def training_step(self, batch: Batch, batch_index: int) -> None:
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Batch:
+        """Read a batch of any form, and give all of it to the device."""
+        del dataloader_idx
+        return self._read(batch).to(device)
+
+    def training_step(self, batch: Any, batch_index: int) -> None:
         """Take both steps on the batch; with ``accumulate``, on the group that it completes."""
-        inputs, labels = self._part(batch)
-        if len(batch[0]) >= self._parts():  # all skip a batch that is too small to divide
-            self._waiting.append(self._step(inputs, labels, batch_index))
+        whole = self._read(batch)
+        if len(whole[1]) >= self._parts():  # all skip a batch that is too small to divide
+            self._waiting.append(self._step(self._part(whole), batch_index))
         complete = len(self._waiting) == self.falcon.accumulate or self.trainer.is_last_batch
         if self._waiting and complete:
             self._run_waiting()
 
-    def validation_step(self, batch: Batch, _: int) -> None:
-        inputs, labels = batch
-        self._scores.append(Predictions.from_logits(self(inputs).cpu(), labels.cpu()).scores())
+    def validation_step(self, batch: Any, _: int) -> None:
+        inputs, labels = self._read(batch)
+        logits = call_model(self.model, inputs)
+        self._scores.append(Predictions.from_logits(logits.cpu(), labels.cpu()).scores())
 
     def on_validation_epoch_end(self) -> None:
         """Log the figures of the validation data of all processes."""
@@ -128,17 +134,17 @@ class FalconModule(LightningModule):  # type: ignore[misc]
     def _part(self, batch: Batch) -> Batch:
         """Return this process's part of a batch."""
         parts, mine = self._parts(), self.global_rank
-        if parts == 1:
-            return batch
-        inputs, labels = (tensor.tensor_split(parts)[mine] for tensor in batch)
-        return inputs, labels
+        return batch if parts == 1 else batch.split(parts)[mine]
 
-    def _step(self, inputs: Tensor, labels: Tensor, index: int) -> Step:
-        check_integer_labels(labels)
-        context = self._context(inputs, labels)
-        return make_step(context, (inputs, labels), self.current_epoch + 1, self._epochs(), index)
+    def _read(self, batch: Any) -> Batch:
+        """Return a batch of any form; one of ours lost what goes beside it on the way here."""
+        return read_batch(batch, getattr(self.trainer.train_dataloader, "form", USUAL_FORM))
 
-    def _context(self, inputs: Tensor, labels: Tensor) -> StepContext:
+    def _step(self, batch: Batch, index: int) -> Step:
+        context = self._context(*batch)
+        return make_step(context, batch, self.current_epoch + 1, self._epochs(), index)
+
+    def _context(self, inputs: Inputs, labels: Tensor) -> StepContext:
         loader = self.trainer.train_dataloader
         bounds = bounds_of(loader, self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)

@@ -1,14 +1,19 @@
 """FALCON's part of a step, for people with a training loop of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from falconcal.core.array_conversion import ArrayLike, as_tensor
-from falconcal.core.batch import check_integer_labels
+from falconcal.core.array_conversion import as_tensor
+from falconcal.core.batch import Batch, BatchForm, read_batch
+from falconcal.core.distributed import rank, sum_over_processes, world_size
+from falconcal.core.model_inputs import Inputs, ModelInputs, map_inputs
 from falconcal.core.module_state import (
     check_module,
     submodules_in_eval,
@@ -40,7 +45,8 @@ class FalconStep:
 
     The steps are those of ``Falcon.fit``, to the bit. Schedulers work on your optimiser, and on
     ``calibration_optimizer``. Only the weights of the module change: mode, ``requires_grad`` and
-    hooks stay.
+    hooks stay. Inside a ``DistributedDataParallel`` of your own the bins are those of the whole
+    batch, of all processes.
 
     Args:
         model: Any module that gives logits.
@@ -48,6 +54,9 @@ class FalconStep:
         falcon: Weights, annealing, bounds of the inputs, ``dropout``, ``clip_norm``, ``accumulate``
             and ``precision``; None takes the defaults. Its ``learning_rate`` is not used.
         fabric: A Fabric that is set up already; None makes one on the model's device.
+        labels: The key of the labels, where batches are mappings.
+        perturb: The name or position of the input that is perturbed, where a batch has several.
+        weights: The key of the examples' weights, or ``"last"`` for the last item of a tuple.
 
     Raises:
         UserError: If the settings ask for what only ``fit`` can do (``keep="best"``, ``patience``,
@@ -73,14 +82,19 @@ class FalconStep:
         falcon: Falcon | None = None,
         *,
         fabric: Fabric | None = None,
+        labels: str = "labels",
+        perturb: str | int | None = None,
+        weights: str | None = None,
     ) -> None:
         check_module(model)
         _check_parts(optimizer, falcon)
+        self.form = BatchForm(labels, perturb, weights)
         self.falcon, self.model = falcon or Falcon(), model
+        self._bare = model.module if isinstance(model, DistributedDataParallel) else model
         _check_settings(self.falcon)
         if self.falcon.dropout is not None:
             set_dropout(model, self.falcon.dropout)
-        self.epoch, self._batch = 1, 0
+        self.epoch, self._batch, self._finished = 1, 0, 0
         self._objectives = self.falcon.objectives()
         self._resting = submodules_in_eval(model)
         weights_to_channels_last(model)
@@ -94,18 +108,54 @@ class FalconStep:
 
     def epochs(self) -> Iterator[int]:
         """Iterate over the epochs, which annealing needs; puts the model into training mode."""
-        for epoch in range(1, self.falcon.epochs + 1):
+        for epoch in range(self._finished + 1, self.falcon.epochs + 1):
             self.epoch, self._batch = epoch, 0
             train_except(self.model, self._resting)
             yield epoch
             self._run_waiting()  # the last group of an epoch may be short
 
-    def __call__(self, inputs: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-        """Step on a batch and return the terms by name; empty while batches accumulate."""
-        self._waiting.append(self._step(inputs, labels))
+    def __call__(self, *batch: Any) -> dict[str, float]:
+        """Step on a batch and return the terms by name; empty while batches accumulate.
+
+        Args:
+            *batch: ``inputs, labels``, or ``a, b, ..., labels``, or one batch of any form, such as
+                a mapping with the key ``labels``.
+
+        Returns:
+            The terms of both steps by name.
+        """
+        self._waiting.append(self._step(self._read(batch)))
         if len(self._waiting) < self.falcon.accumulate:
             return {}
         return self._run_waiting()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs besides the model and your optimiser.
+
+        Returns:
+            The epoch, and the state of ``calibration_optimizer``. Take it at the end of an epoch.
+
+        Raises:
+            UserError: Batches are waiting to make a step together.
+        """
+        if self._waiting:
+            raise UserError(
+                f"expected no batches that wait for others, got {len(self._waiting)} of "
+                f"accumulate={self.falcon.accumulate}: take the state after a whole step."
+            )
+        return {
+            "epoch": self.epoch,
+            "calibration_optimizer": self.calibration_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken: ``epochs`` begins after its epoch.
+
+        Args:
+            state: What ``state_dict`` returned.
+        """
+        self.epoch = self._finished = int(state["epoch"])
+        self.calibration_optimizer.load_state_dict(state["calibration_optimizer"])
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
         check_precision(fabric)
@@ -114,24 +164,33 @@ class FalconStep:
             self.model, optimizer, self.calibration_optimizer, move_to_device=False
         )
         self._processes = TrainingProcesses.of(fabric)
+        if self._bare is not self.model and fabric.world_size == 1:  # a wrapper of the user's own
+            self._processes = TrainingProcesses(world_size(), sum_over_processes, rank())
 
-    def _step(self, inputs: ArrayLike, labels: ArrayLike) -> Step:
-        inputs, labels = as_tensor(inputs, "inputs"), as_tensor(labels, "labels")
-        check_integer_labels(labels)
-        context, epoch = self._context(inputs, labels), self._checked_epoch()
+    def _read(self, batch: tuple[Any, ...]) -> Batch:
+        if len(batch) == 1:
+            return read_batch(batch[0], self.form)
+        return read_batch(tuple(map(_as_part, batch)), self.form)
+
+    def _step(self, batch: Batch) -> Step:
+        context, epoch = self._context(*batch), self._checked_epoch()
         self._batch += 1
-        return make_step(context, (inputs, labels), epoch, self.falcon.epochs, self._batch - 1)
+        return make_step(context, batch, epoch, self.falcon.epochs, self._batch - 1)
 
-    def _context(self, inputs: Tensor, labels: Tensor) -> StepContext:
+    def _convert(self, inputs: Inputs) -> Inputs:
+        own = to_weights_dtype(self.model, inputs)
+        return map_inputs(partial(as_precise, self._fabric), own)
+
+    def _context(self, inputs: Inputs, labels: Tensor) -> StepContext:
         bounds = bounds_of((), self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
         if self._point is None:
-            self._point = find_perturbation_point(self.model, inputs)
+            self._point = find_perturbation_point(self._bare, inputs)
         return StepContext(
-            model=self.model,
+            model=self._bare,
             wrapped=self._wrapped,
             seed=self.falcon.seed,
-            convert=lambda given: as_precise(self._fabric, to_weights_dtype(self.model, given)),
+            convert=self._convert,
             bounds=bounds,
             perturbation_point=self._point,
             processes=self._processes,
@@ -158,6 +217,14 @@ class FalconStep:
                 "number as Falcon(epochs=...), and iterate over step.epochs()."
             )
         return self.epoch
+
+
+def _as_part(given: Any) -> Any:
+    """Return an item of a batch: lists of numbers as tensors, groups of inputs as they are."""
+    several = isinstance(given, tuple | list) and any(isinstance(one, Tensor) for one in given)
+    if several or isinstance(given, Mapping | ModelInputs):
+        return given
+    return as_tensor(given, "a batch")
 
 
 def needs_fit(falcon: Falcon) -> bool:

@@ -1,7 +1,9 @@
 """FALCON as a scikit-learn estimator: arrays in, ``fit``, ``predict`` and ``predict_proba``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy
 import torch
@@ -11,15 +13,22 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    check_X_y,
+    validate_data,
+)
 from torch import Tensor, nn
 
 from falconcal.data import PREDICTION_BATCH_SIZE, Bounds, Examples
 from falconcal.errors import UserError
+from falconcal.integrations.table_columns import Missing, TableColumns, class_factors, dense
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
 from falconcal.models.predict import predict
-from falconcal.training import History
+from falconcal.training import EpochRecord, History, on_epoch
 
 Shape = tuple[int, ...]
 Module = Callable[[Shape, int], nn.Module]  # shape of an example, number of classes
@@ -31,7 +40,9 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     A table (N, features) is standardised by column and goes to a multilayer perceptron. Square
     images (N, height, width) or (N, channels, height, width) are scaled together to 0 ... 1 and go
     to LeNet. Perturbed inputs stay between the lowest and the highest scaled value given to
-    ``fit``.
+    ``fit``. Columns of words in a pandas frame become columns of 0 and 1, one per category, and
+    sparse matrices are made dense. There is no ``partial_fit``: FALCON's weights rise over the
+    epochs of one training, which must know its end.
 
     Args:
         module: makes a network of one's own instead: called with the shape of an example and the
@@ -49,6 +60,11 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             epochs. A small number ends too early where few examples are held out, or before
             FALCON's weights have risen.
         validation_fraction: fraction of the examples that early stopping holds out.
+        class_weight: factors of the classes' losses by class, or ``"balanced"`` for factors that
+            make all classes weigh alike; None weighs all examples alike.
+        missing: what to do about missing values of a table: ``"refuse"``, or ``"mean"`` to fill in
+            the mean of the column; a missing word is a category of its own.
+        verbose: whether a line is printed per epoch.
         random_state: seed of the split, the weights and the training.
         settings: further settings of ``Falcon`` by name; they replace all others.
 
@@ -74,6 +90,9 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool = True,
         patience: int | None = None,
         validation_fraction: float = 0.1,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        missing: Missing = "refuse",
+        verbose: bool = False,
         random_state: int | numpy.random.RandomState | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -88,15 +107,24 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.early_stopping = early_stopping
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.missing = missing
+        self.verbose = verbose
         self.random_state = random_state
         self.settings = settings
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Train on examples and their labels.
 
         Args:
-            X: examples, (N, ...).
+            X: examples, (N, ...): an array, a sparse matrix or a frame.
             y: labels of any type, (N,).
+            sample_weight: how much each example counts, (N,); None counts all alike.
 
         Returns:
             The classifier itself, fitted.
@@ -105,20 +133,56 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             UserError: there is only one class, or too few examples to hold any out, or images that
                 LeNet does not take.
         """
-        shape = _shape_of_example(X)
-        rows, labels = validate_data(self, _as_rows(X), y)
+        rows, labels, shape = self._read(X, y)
         codes = self._encode(labels)
+        weights = None
+        if sample_weight is not None:
+            weights = torch.from_numpy(_check_sample_weight(sample_weight, rows).astype("float32"))
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, validation = self._split(codes, seed)
         self.example_shape_ = _with_channel(shape) if self.module is None else shape
+        self.columns_.fit_means(rows[train])
         self.scaler_ = StandardScaler() if len(self.example_shape_) == 1 else MinMaxScaler()
         self.scaler_.fit(self._columns_to_scale(rows[train]))
         inputs = self._inputs(rows)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self._make_module()
-        self._train(module, inputs, torch.from_numpy(codes), (train, validation), seed)
+        self._train(module, inputs, torch.from_numpy(codes), weights, (train, validation), seed)
         return self
+
+    def _read(
+        self, table: ArrayLike, labels: ArrayLike
+    ) -> tuple[NDArray[Any], NDArray[Any], Shape]:
+        """Return rows of numbers, labels, and the shape of an example; learn columns of words."""
+        self.columns_ = TableColumns(self.missing).fit_words(table)
+        if self.columns_.words is None:
+            shape = _shape_of_example(table)
+            found = validate_data(self, _as_rows(table), labels, **self._how_to_check())
+            return dense(found[0]), found[1], shape
+        validate_data(self, table, labels, skip_check_array=True)
+        numbers = self.columns_.numbers(table)
+        rows, answers = check_X_y(numbers, labels, **self._how_to_check())
+        return rows, answers, rows.shape[1:]
+
+    def _read_again(self, table: ArrayLike) -> tuple[NDArray[Any], Shape]:
+        """Return rows of numbers, and the shape of an example, of a table like that of ``fit``."""
+        if self.columns_.words is None:
+            rows = validate_data(self, _as_rows(table), reset=False, **self._how_to_check())
+            return dense(rows), _shape_of_example(table)
+        validate_data(self, table, reset=False, skip_check_array=True)
+        rows = check_array(self.columns_.numbers(table), **self._how_to_check())
+        return rows, rows.shape[1:]
+
+    def _how_to_check(self) -> dict[str, Any]:
+        allowed = "allow-nan" if self.missing == "mean" else True
+        return {"accept_sparse": "csr", "ensure_all_finite": allowed}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "mean"
+        return tags
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """Return the probability of each class.
@@ -133,8 +197,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             UserError: the examples have another shape than in ``fit``.
         """
         check_is_fitted(self)
-        shape = _shape_of_example(X)
-        rows = validate_data(self, _as_rows(X), reset=False)
+        rows, shape = self._read_again(X)
         if (_with_channel(shape) if self.module is None else shape) != self.example_shape_:
             raise UserError(
                 f"expected examples of shape {self.example_shape_}, as in fit, got {shape}."
@@ -173,12 +236,13 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _inputs(self, rows: NDArray[Any]) -> Tensor:
         """Return rows as the network takes them, scaled: (N, *example_shape)."""
-        scaled = self.scaler_.transform(self._columns_to_scale(rows)).astype(numpy.float32)
+        columns = self._columns_to_scale(rows)
+        scaled = self.scaler_.transform(columns).astype(numpy.float32)
         return torch.from_numpy(scaled).reshape(-1, *self.example_shape_)
 
     def _columns_to_scale(self, rows: NDArray[Any]) -> NDArray[numpy.float64]:
         """Return the columns that are scaled apart: those of a table, or all pixels as one."""
-        rows = rows.astype(numpy.float64)
+        rows = self.columns_.filled(rows.astype(numpy.float64))
         return rows if len(self.example_shape_) == 1 else rows.reshape(-1, 1)
 
     def _make_module(self) -> nn.Module:
@@ -195,18 +259,24 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         module: nn.Module,
         inputs: Tensor,
         codes: Tensor,
+        weights: Tensor | None,
         parts: tuple[NDArray[Any], NDArray[Any]],
         seed: int,
     ) -> None:
         bounds, classes = _bounds_of(inputs), tuple(map(str, self.classes_))
         train, validation = (Examples(inputs[part], codes[part], bounds, classes) for part in parts)
+        if weights is not None:
+            train = replace(train, weights=weights[parts[0]])
+        factors = class_factors(self.class_weight, self.classes_, codes[parts[0]].numpy())
         size = _plain(self.batch_size)
         self.history_ = History()
-        with self.history_.recording():
+        told = on_epoch(_print_epoch) if self.verbose else nullcontext()
+        with self.history_.recording(), told:
             self._falcon(seed).fit(
                 module,
                 train.batches(size, shuffle=True, seed=seed),
                 validation.batches(PREDICTION_BATCH_SIZE),
+                class_weights=factors,
             )
         module.cpu()  # so that it can be unpickled on a machine without the device
         # in single precision a prediction depends on the other examples in its batch
@@ -219,6 +289,11 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own["patience"] = self.patience if self.early_stopping else None
         every = {**own, **(self.settings or {})}
         return Falcon(**{name: _plain(value) for name, value in every.items()})
+
+
+def _print_epoch(record: EpochRecord) -> None:
+    terms = ", ".join(f"{name} {value:.4f}" for name, value in record.terms.items())
+    print(f"epoch {record.epoch} of {record.epochs}: {terms}")
 
 
 def hold_out(

@@ -4,6 +4,7 @@ NumPy's own loader is not used: it allocates whatever a header declares, and adv
 objects where it finds them. Nothing is ever unpickled here.
 """
 
+import lzma
 import math
 import zipfile
 from collections import Counter
@@ -95,6 +96,12 @@ def read_stream(file: IO[bytes], path: Path) -> numpy.ndarray:
         declared = _declared(file, _where(path))
         check_memory(_where(path), declared.size)
         return _read(file, declared)
+
+
+def read_packed_array(path: Path) -> numpy.ndarray:
+    """Return a whole array of an NPY file, which may be packed with xz."""
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        return read_stream(file, path)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ framed: scaled with its proportions until it just covers the wanted size, and th
 image that has the wanted size is not changed. Colour profiles are not applied.
 """
 
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,21 +139,32 @@ def read_image(path: Path, framing: Framing, border: int = 0) -> numpy.ndarray:
     reason = irregular(path)
     if reason is not None:
         raise ImageReadError(path, reason)
+    return _read_from(path, path, framing, border)
+
+
+def read_packed_image(data: bytes, path: Path, framing: Framing) -> numpy.ndarray:
+    """Return an image out of an archive as ``read_image`` does; ``path`` names it in errors."""
+    return _read_from(io.BytesIO(data), path, framing, 0)
+
+
+def _read_from(
+    source: Path | io.BytesIO, path: Path, framing: Framing, border: int
+) -> numpy.ndarray:
     mode, (channels, *sides) = MODES[framing.channels], framing.shape
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
             )  # on damaged EXIF data, for example, which is not needed
-            plain = _plain(_without(border, _decoded(path)), mode)
+            plain = _plain(_without(border, _decoded(source)), mode)
         return numpy.array(_framed(plain, framing)).reshape(*sides, channels)
     except Exception as error:  # a decoder may raise anything on damaged data
         raise ImageReadError(path, _reason(error)) from None
 
 
-def _decoded(path: Path) -> Image.Image:
+def _decoded(source: Path | io.BytesIO) -> Image.Image:
     """Return an image, turned as its EXIF orientation says."""
-    with Image.open(path, formats=FORMATS) as image:
+    with Image.open(source, formats=FORMATS) as image:
         _check_pixels(image.size, "it has")
         _check_mode(image.mode)
         image.load()

@@ -3,6 +3,7 @@
 DIR/study.json              the settings that all runs of the folder share
 DIR/runs/VARIANT/METHOD/seed-N/
     settings.json  weights.safetensors  history.parquet  scores.parquet  run.json
+    sets.parquet            where the study asks for conformal sets
 DIR/checkpoints/            of runs that are not complete, and epochs to be judged; then removed
 DIR/measured/               scores that falconcal measure has not yet added to their runs
 DIR/failures/               why runs failed; removed when they are complete
@@ -23,6 +24,7 @@ from falconcal.errors import UsageError
 DEFAULT_VARIANT = "default"  # the variant of a study that has none
 REFERENCE_VARIANT = "reference"  # of the run that only trains the reference; it has no rows
 WEIGHTS_FILE = "weights.safetensors"
+SETS_FILE = "sets.parquet"  # of a run, where the study asks for conformal sets
 FAILURES_FOLDER = "failures"
 MEASURED_FOLDER = "measured"
 MEASURED_LATER = "measured_later"  # in study.json: shifts and outliers that its study file lacks

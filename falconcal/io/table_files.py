@@ -100,9 +100,14 @@ def read_parquet_columns(path: Path, columns: Sequence[str]) -> TableFile:
     return TableFile(path, lambda row: f"row {row} (from 0)", frame)
 
 
-def csv_header(path: Path) -> list[str]:
-    """Return the names of a CSV file's columns; refuse a name that occurs twice."""
+def csv_header(path: Path, *, named: bool = True) -> list[str]:
+    """Return the names of a CSV file's columns, 0, 1, ... if no line names them.
+
+    A name that occurs twice is refused.
+    """
     _, names = next(csv_records(path), (0, []))
+    if names and not named:
+        return [str(number) for number in range(len(names))]
     header = [name.strip() for name in names]
     if not header:
         raise UserError(f"{path}: expected a header and rows, got an empty file.")
@@ -115,17 +120,19 @@ def csv_header(path: Path) -> list[str]:
     return header
 
 
-def read_csv_columns(path: Path, columns: Sequence[str]) -> TableFile:
+def read_csv_columns(path: Path, columns: Sequence[str], *, named: bool = True) -> TableFile:
     """Read columns of a CSV file as text, in the order of the file; no type is guessed."""
-    header = csv_header(path)
+    header = csv_header(path, named=named)
     places = sorted(header.index(name) for name in columns)
     try:
-        frame = polars.read_csv(path, columns=places, infer_schema=False, glob=False)
+        frame = polars.read_csv(
+            path, columns=places, infer_schema=False, glob=False, has_header=named
+        )
     except UNREADABLE as error:
         raise UserError(_csv_error(path, len(header), error)) from None
     frame.columns = [header[place] for place in places]
     frame = _without_blank_end(frame.with_columns(polars.all().str.strip_chars()))
-    return TableFile(path, lambda row: _position_of(path, row), frame)
+    return TableFile(path, lambda row: _position_of(path, row - (not named)), frame)
 
 
 def csv_records(path: Path) -> Iterator[CsvRecord]:

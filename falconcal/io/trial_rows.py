@@ -8,9 +8,16 @@ TrialRow = dict[str, Any]
 
 def is_eligible(row: TrialRow) -> bool:
     """Return whether a trial can be chosen: complete, accurate enough, and calibrated at home."""
-    if row["state"] != "complete" or row["accuracy"] < row["required_accuracy"]:
-        return False
-    return bool(row.get("clean_ece", 0.0) <= row.get("allowed_clean_ece", 1.0))
+    return row["state"] == "complete" and not shortfalls(row)
+
+
+def shortfalls(row: TrialRow) -> dict[str, float]:
+    """Return by how much a complete trial misses each requirement; empty where it meets all."""
+    missing = {
+        "accuracy": row["required_accuracy"] - row["accuracy"],
+        "clean_ece": row.get("clean_ece", 0.0) - row.get("allowed_clean_ece", 1.0),
+    }
+    return {name: lacking for name, lacking in missing.items() if lacking > 0}
 
 
 def best_of(rows: Iterable[TrialRow]) -> dict[str, TrialRow]:

@@ -17,7 +17,9 @@ from falconcal.core.settings import as_dict, renamed_settings, with_none
 from falconcal.core.trust import PERSON, CodeKind, Trust, check_allowed
 from falconcal.errors import UsageError
 from falconcal.methods.adversarial import Adversarial
+from falconcal.methods.augmix import AugMix
 from falconcal.methods.ensemble import Ensemble
+from falconcal.methods.entropy_smoothing import EntropySmoothing
 from falconcal.methods.evidential import Evidential
 from falconcal.methods.falcon import Falcon
 from falconcal.methods.focal import Focal
@@ -28,10 +30,16 @@ from falconcal.methods.last_layer_svi import LastLayerSVI
 from falconcal.methods.mc_dropout import MCDropout
 from falconcal.methods.mixup import Mixup
 from falconcal.methods.mnf import MNF
+from falconcal.methods.reg_mixup import RegMixup
+from falconcal.methods.sngp import SNGP
 from falconcal.methods.svi import SVI
 from falconcal.recalibration import (
+    DensityAware,
+    EnsembleTemperature,
     HistogramBinning,
     Isotonic,
+    OneCurveIsotonic,
+    ParameterisedTemperature,
     ScalingBinning,
     ShiftTemperature,
     Temperature,
@@ -42,8 +50,11 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dropout": L2Dropout,
     "falcon": Falcon,
     "label_smoothing": LabelSmoothing,
+    "entropy_smoothing": EntropySmoothing,
     "focal": Focal,
     "mixup": Mixup,
+    "reg_mixup": RegMixup,
+    "augmix": AugMix,
     "evidential": Evidential,
     "joint_gan": JointGAN,
     "adversarial": Adversarial,
@@ -54,11 +65,16 @@ METHODS: dict[str, Callable[..., Method]] = {
     "svi": SVI,
     "last_layer_svi": LastLayerSVI,
     "mnf": MNF,
+    "sngp": SNGP,
     "temperature": Temperature,
+    "ensemble_temperature": EnsembleTemperature,
+    "parameterised_temperature": ParameterisedTemperature,
     "vector": VectorScaling,
     "isotonic": Isotonic,
+    "one_curve_isotonic": OneCurveIsotonic,
     "histogram": HistogramBinning,
     "scaling_binning": ScalingBinning,
+    "density_aware": DensityAware,
     "shift_temperature": ShiftTemperature,
 }
 """Every method and calibrator by its name; adding an entry adds its tests, its row and its help."""
@@ -66,9 +82,12 @@ METHODS: dict[str, Callable[..., Method]] = {
 __all__ = [
     "METHODS",
     "MNF",
+    "SNGP",
     "SVI",
     "Adversarial",
+    "AugMix",
     "Ensemble",
+    "EntropySmoothing",
     "Evidential",
     "Falcon",
     "Focal",
@@ -78,6 +97,7 @@ __all__ = [
     "LastLayerSVI",
     "MCDropout",
     "Mixup",
+    "RegMixup",
     "make_method",
     "plain_settings",
 ]

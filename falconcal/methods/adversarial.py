@@ -15,7 +15,6 @@ from falconcal.data import Batches
 from falconcal.methods.falcon import InputBounds
 from falconcal.methods.falcon_directions import perturb_batch
 from falconcal.training import Objective, Step, TrainingMethod, adam, clean_terms
-from falconcal.training.losses import cross_entropy
 from falconcal.training.step import StatedBounds
 
 
@@ -59,4 +58,4 @@ def adversarial_terms(method: Adversarial, step: Step) -> dict[str, Tensor]:
     gradient = input_gradient(step.unwrapped, step.inputs, step.labels, step.perturbation_point)
     terms = clean_terms(method, step)
     logits = step.logits_at(perturb_batch(step, gradient.sign(), method.epsilon))  # (N, C)
-    return {**terms, "adversarial": cross_entropy(logits, step.labels)}
+    return {**terms, "adversarial": step.cross_entropy(logits)}

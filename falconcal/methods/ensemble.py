@@ -3,17 +3,21 @@
 Lakshminarayanan, Pritzel & Blundell, "Simple and Scalable Predictive Uncertainty Estimation using
 Deep Ensembles", NeurIPS 2017: p(y|x) = 1/M sum_m p_m(y|x); members differ by first weights and by
 the order of the data, and are trained adversarially. FALCON's ensemble, ``falcon_ensemble`` in the
-table of methods, has FALCON members and no adversarial training.
+table of methods, has FALCON members and no adversarial training. Members may also be models that
+are trained already: in a study, those of several seeds of another method.
 """
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from falconcal.core.method import Base, Method, build_untrained, innermost_method, with_seed
+from falconcal.core.model_inputs import call_model, packed
+from falconcal.core.module_state import without_wrapper
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.core.registry import look_up
 from falconcal.core.settings import Count, settings
@@ -55,22 +59,70 @@ class Ensemble:
     factory: str | None = None
     """What makes a fresh network, ``package.module:name``; None draws the layers' weights anew."""
 
+    members: Literal["trained", "finished"] = "trained"
+    """Where members come from: ``trained`` here; ``finished`` are the models of a study's own runs
+    of the base, of the seeds 0 to ``size`` - 1 for seed 0, the next ``size`` for seed 1 and so on,
+    and nothing is trained."""
+
     names_code: ClassVar = ("factory",)  # settings that name code, which a file must be trusted for
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Any,
+    ) -> nn.Module:
         """Train the members and return them as one module.
 
         Args:
             model: The network that members are copies of; it is not changed.
             train: Batches of (inputs, labels); each member has its own order.
             validation: Batches that each member is given.
+            **options: What ``fit`` of the base takes besides, for each member.
 
         Returns:
             A module that gives the log of the members' mean probabilities.
+
+        Raises:
+            UserError: If members are to be finished models; a study has them, or ``join``.
         """
         check_given(model, train, validation)
-        members = [self._member(model, train, validation, number) for number in range(self.size)]
+        if self.members == "finished":
+            raise UserError(
+                'members = "finished" takes models that are trained already, the runs of a study: '
+                "run the study with the base and as many seeds, or give models to join()."
+            )
+        fit = partial(self._member, without_wrapper(model), train, validation, options)
+        members = [fit(number) for number in range(self.size)]
         return EnsembleModel(members).eval()
+
+    def join(self, models: Iterable[nn.Module]) -> nn.Module:
+        """Return models that are trained already as one module; nothing is trained.
+
+        Args:
+            models: As many as ``size`` says, each with logits out.
+
+        Returns:
+            A module that gives the log of the models' mean probabilities.
+
+        Raises:
+            UserError: If their number is another.
+
+        Example:
+            >>> import falconcal, torch
+            >>> models = [torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)]
+            >>> falconcal.Ensemble(size=2).join(models)(torch.zeros(1, 2)).shape
+            torch.Size([1, 3])
+        """
+        joined = list(models)
+        if len(joined) != self.size:
+            raise UserError(f"expected {self.size} models, as size says, got {len(joined)}.")
+        return EnsembleModel(joined).eval()
+
+    def finished_seeds(self, seed: int) -> range:
+        """Return the seeds of the finished models that an ensemble of a seed has."""
+        return range(seed * self.size, (seed + 1) * self.size)
 
     def build(self, model: nn.Module) -> nn.Module:
         bases = [self._base(number) for number in range(self.size)]
@@ -78,16 +130,26 @@ class Ensemble:
 
     def _base(self, number: int) -> Method:
         """Return the base with the seed of a member, from which it may draw in prediction too."""
-        return with_seed(self.base, member_seed(self._seed(), number))
+        seed = self._seed()
+        finished = self.members == "finished"
+        own = self.finished_seeds(seed)[number] if finished else member_seed(seed, number)
+        return with_seed(self.base, own)
 
     def _seed(self) -> int:
         return getattr(innermost_method(self.base), "seed", 0)
 
     def _member(
-        self, model: nn.Module, train: Batches, validation: Batches, number: int
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None,
+        options: Mapping[str, Any],
+        number: int,
     ) -> nn.Module:
         start = self._start(model, member_seed(self._seed(), number))
-        return self._base(number).fit(start, reordered(train, number), validation)
+        base: Any = self._base(number)  # a method of the user's own need not take options
+        fitted: nn.Module = base.fit(start, reordered(train, number), validation, **options)
+        return fitted
 
     def _start(self, model: nn.Module, seed: int) -> nn.Module:
         """Return the network that a member's training starts from."""
@@ -104,8 +166,10 @@ class EnsembleModel(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return mean_probabilities(torch.stack([member(inputs) for member in self.members]))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        given = packed(inputs, named)
+        logits = [call_model(member, given) for member in self.members]
+        return mean_probabilities(torch.stack(logits))
 
 
 def member_seed(seed: int, number: int) -> int:

@@ -9,12 +9,13 @@ over the first epochs.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falconcal.core.model_inputs import call_model, packed
 from falconcal.core.module_state import at_least_float32
 from falconcal.core.settings import Count, NonNegative, settings
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
@@ -63,8 +64,8 @@ def evidential_terms(method: Evidential, step: Step) -> dict[str, Tensor]:
     log_alpha = step.logits()  # (N, C)
     weight = method.divergence_weight * min(1.0, step.epoch / method.divergence_epochs)
     return {
-        "expected": evidential_loss(log_alpha, step.labels, method.form),
-        "divergence": weight * misleading_evidence(log_alpha, step.labels),
+        "expected": evidential_loss(log_alpha, step.labels, method.form, step.mean),
+        "divergence": weight * misleading_evidence(log_alpha, step.labels, step.mean),
         **l2_terms(method, step),
     }
 
@@ -81,8 +82,9 @@ class EvidentialModel(nn.Module):
         self.model, self.form = model, form
         self.training = model.training  # else all submodules would count as held in the other mode
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return torch.log1p(EVIDENCE[self.form](at_least_float32(self.model(inputs))))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        outputs = call_model(self.model, packed(inputs, named))
+        return torch.log1p(EVIDENCE[self.form](at_least_float32(outputs)))
 
 
 def _exp(outputs: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ library can be a direction too, its strength drawn from its own levels instead o
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from falconcal.core.model_inputs import BoundModel, main_of, with_main
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.data import Bounds
 from falconcal.errors import UsageError, did_you_mean
@@ -25,10 +26,12 @@ def perturb_batch(step: Step, direction: Tensor, epsilon: float) -> Tensor:
     return perturb(point, direction, epsilon if bounds else epsilon * epsilon_scale(step), bounds)
 
 
-def epsilon_scale(step: Step) -> float:
+def epsilon_scale(step: Step) -> float | Tensor:
     """Return what an epsilon of 1 moves by: the input range, or an embedding's deviation."""
-    bounds = _bounds(step)
-    return step.perturbation_point.epsilon_unit(step.point()) if bounds is None else bounds.range
+    bounds, point = _bounds(step), step.point()
+    if bounds is None:
+        return step.perturbation_point.epsilon_unit(point)
+    return bounds.range_like(point)
 
 
 def _bounds(step: Step) -> Bounds | None:
@@ -145,21 +148,28 @@ def _shifted(
     step: Step, shift: Shift, level: int, seed: int, rows: Tensor | slice, examples: Tensor
 ) -> Tensor:
     """Return some rows of the batch at a level, as they enter the model."""
-    inputs, bounds = step.inputs.detach(), step.bounds
+    inputs, bounds = main_of(step.inputs).detach(), step.bounds
     scale = None
     if inputs.ndim == 4 and bounds is not None and "model" not in shift.needs:
-        scale = UnitRange((bounds.low,), (bounds.range,))
+        scale = UnitRange(*bounds.ends)
         inputs, bounds = scale.to_unit(inputs), Bounds(0.0, 1.0)
     moved = shift.at(
         inputs[rows],
         level,
         seed=seed,
         examples=examples.to(inputs.device)[rows],
-        model=step.unwrapped,
+        model=_model_of_rows(step, rows),
         labels=step.labels[rows],
         bounds=bounds,
         others=inputs,
     )
     if scale is not None:
         return scale.from_unit(moved.clamp(0, 1))
-    return step.perturbation_point.point(moved).detach()
+    return step.perturbation_point.point(with_main(step.inputs[rows], moved)).detach()
+
+
+def _model_of_rows(step: Step, rows: Tensor | slice) -> nn.Module:
+    """Return the model as a function of the one input that is shifted."""
+    if isinstance(step.inputs, Tensor):
+        return step.unwrapped
+    return BoundModel(step.unwrapped, step.inputs[rows])

@@ -39,5 +39,5 @@ class Focal(TrainingMethod):
 
 def focal_terms(method: Focal, step: Step) -> dict[str, Tensor]:
     """Return the focal loss of the batch, and the L2 penalty."""
-    loss = focal_loss(step.logits(), step.labels, method.gamma)
+    loss = focal_loss(step.logits(), step.labels, method.gamma, step.mean)
     return {"focal": loss, **l2_terms(method, step)}

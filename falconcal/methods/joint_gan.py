@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from falconcal.core.model_inputs import Inputs, call_model, main_of
 from falconcal.core.module_state import at_least_float32, frozen_weights, to_model_device
 from falconcal.core.settings import Count, LearningRate, NonNegative, settings
 from falconcal.data import Batches, Bounds
@@ -60,8 +61,13 @@ class JointGAN(TrainingMethod):
     bounds: InputBounds = "data"
     """Range of the inputs: that of the data, a stated one, or None if it is not limited."""
 
-    def auxiliary(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:
+    def auxiliary(self, inputs: Inputs, bounds: Bounds | None) -> dict[str, nn.Module]:
         """Return a generator of such inputs and a discriminator."""
+        if not isinstance(inputs, Tensor):
+            raise UserError(
+                "expected one tensor of inputs, which a generator can make, got several: joint_gan "
+                "does not take such batches; choose another method."
+            )
         if not inputs.is_floating_point():
             raise UserError(
                 f"expected floating-point inputs, which a generator can make, got {inputs.dtype}: "
@@ -93,7 +99,9 @@ class JointGAN(TrainingMethod):
 def discriminator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """Return -log D(x) - log(1 - D(G(z))), D a sigmoid of its score; G is detached."""
     made = generated_inputs(method, step)
-    scores = step.auxiliary["discriminator"].wrapped(torch.cat([step.inputs, made]))  # (2N,)
+    scores = step.auxiliary["discriminator"].wrapped(
+        torch.cat([main_of(step.inputs), made])
+    )  # (2N,)
     real, fake = at_least_float32(scores).tensor_split(2)
     return {"real": softplus(-real).mean(), "made": softplus(fake).mean()}
 
@@ -104,7 +112,7 @@ def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     discriminator, classifier = step.auxiliary["discriminator"].unwrapped, step.unwrapped
     with frozen_weights(discriminator), frozen_weights(classifier), unseen_statistics(classifier):
         scores = discriminator(to_model_device(discriminator, made))  # (N,)
-        logits = classifier(to_model_device(classifier, made))  # (N, C)
+        logits = call_model(classifier, to_model_device(classifier, made))  # (N, C)
     uniform = method.uniform_weight * divergence_from_uniform(logits)
     return {"fooled": softplus(-at_least_float32(scores)).mean(), "uniform": uniform}
 
@@ -113,7 +121,8 @@ def classifier_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """Return L_CCE + beta * KL(U || p(.|G(z))), G detached, and the L2 penalty."""
     terms, model = clean_terms(method, step), step.unwrapped
     with unseen_statistics(model):
-        logits = model(to_model_device(model, generated_inputs(method, step)))  # (N, C)
+        made = to_model_device(model, generated_inputs(method, step))
+        logits = call_model(model, made)  # (N, C)
     return {**terms, "uniform": method.uniform_weight * divergence_from_uniform(logits)}
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from falconcal.core.settings import Fraction, settings
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
-from falconcal.training.losses import cross_entropy
 
 
 @settings
@@ -39,5 +38,5 @@ class LabelSmoothing(TrainingMethod):
 
 def smoothed_terms(method: LabelSmoothing, step: Step) -> dict[str, Tensor]:
     """Return the cross-entropy against smoothed labels, and the L2 penalty."""
-    loss = cross_entropy(step.logits(), step.labels, method.smoothing)
+    loss = step.cross_entropy(step.logits(), smoothing=method.smoothing)
     return {"cross_entropy": loss, **l2_terms(method, step)}

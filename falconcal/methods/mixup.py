@@ -14,7 +14,6 @@ from torch import Tensor
 
 from falconcal.core.settings import NonNegative, settings
 from falconcal.training import Objective, Step, TrainingMethod, adam, l2_terms
-from falconcal.training.losses import cross_entropy
 
 
 @settings
@@ -48,8 +47,8 @@ def mixed_terms(method: Mixup, step: Step) -> dict[str, Tensor]:
     """Return lambda L_CCE(y) + (1 - lambda) L_CCE(y of the partner), and the L2 penalty."""
     weight, partners = draw_weight(method.alpha, step), draw_partners(step)
     logits = step.logits_at(blend(step.point(), partners, weight))  # (N, C)
-    loss = weight * cross_entropy(logits, step.labels)
-    loss = loss + (1 - weight) * cross_entropy(logits, step.labels[partners])
+    loss = weight * step.cross_entropy(logits)
+    loss = loss + (1 - weight) * step.cross_entropy(logits, partners)
     return {"cross_entropy": loss, **l2_terms(method, step)}
 
 

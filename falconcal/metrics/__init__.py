@@ -8,6 +8,14 @@ says so in its record.
 import math
 
 from falconcal.metrics.accumulate import Accumulator
+from falconcal.metrics.binary import (
+    PositiveReliability,
+    ThresholdRow,
+    average_precision,
+    positive_reliability,
+    roc_auc,
+    threshold_table,
+)
 from falconcal.metrics.calibration import (
     BINS,
     ReliabilityCurve,
@@ -20,6 +28,12 @@ from falconcal.metrics.calibration import (
     rms_calibration_error,
     signed_gap,
     smooth_calibration_error,
+)
+from falconcal.metrics.conformal import (
+    CONFORMAL_KINDS,
+    ConformalSets,
+    SetSummary,
+    fit_conformal,
 )
 from falconcal.metrics.metric import Metric, Need
 from falconcal.metrics.outlier_detection import OutlierDetection, outlier_detection
@@ -69,6 +83,7 @@ METRICS: dict[str, Metric] = {
     "nll": Metric(
         negative_log_likelihood,
         "mean NLL",
+        needs=("labels", "distribution"),
         limits=(0.0, -LOWEST_LOG),
         resampling="mean",
         values=lambda scores: scores.nll.double(),
@@ -77,6 +92,7 @@ METRICS: dict[str, Metric] = {
     "brier": Metric(
         brier_score,
         "Brier score",
+        needs=("labels", "distribution"),
         limits=(0.0, 2.0),
         resampling="mean",
         values=lambda scores: scores.brier.double(),
@@ -84,7 +100,7 @@ METRICS: dict[str, Metric] = {
     "entropy": Metric(
         predictive_entropy,
         "mean entropy",
-        needs=(),
+        needs=("distribution",),
         better=None,
         best=None,
         limits=(0.0, math.inf),
@@ -162,22 +178,28 @@ def metrics_without(*needs: Need) -> dict[str, Metric]:
 
 __all__ = [
     "BINS",
+    "CONFORMAL_KINDS",
     "METRICS",
     "POOLED",
     "Accumulator",
     "BrierParts",
+    "ConformalSets",
     "Metric",
     "OutlierDetection",
+    "PositiveReliability",
     "Predictions",
     "ReliabilityCurve",
     "RiskCoverage",
     "RiskTable",
     "Scores",
+    "SetSummary",
+    "ThresholdRow",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
     "area_under_levels",
     "area_under_risk_coverage",
+    "average_precision",
     "brier_decomposition",
     "brier_score",
     "classwise_calibration_error",
@@ -185,6 +207,7 @@ __all__ = [
     "confidence_histogram",
     "equal_mass_curve",
     "expected_calibration_error",
+    "fit_conformal",
     "level_curve",
     "macro_ece",
     "maximum_calibration_error",
@@ -193,11 +216,14 @@ __all__ = [
     "micro_ece",
     "negative_log_likelihood",
     "outlier_detection",
+    "positive_reliability",
     "predictive_entropy",
     "reliability_curve",
     "risk_coverage_curve",
     "risk_table",
     "rms_calibration_error",
+    "roc_auc",
     "signed_gap",
     "smooth_calibration_error",
+    "threshold_table",
 ]

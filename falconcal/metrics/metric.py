@@ -14,7 +14,7 @@ from torch import Tensor
 from falconcal.errors import UserError
 from falconcal.metrics.predictions import Scores
 
-Need = Literal["labels", "all_classes", "bins", "levels"]
+Need = Literal["labels", "distribution", "all_classes", "bins", "levels"]
 Better = Literal["higher", "lower", "nearer"]
 Resampling = Literal[
     "one_by_one",  # each resample is measured by itself: right for every function
@@ -52,8 +52,9 @@ class Metric:
     label: str
     """Its name in running text and on axes, such as "mean entropy"."""
     needs: tuple[Need, ...] = ("labels",)
-    """What it takes besides confidences: the true classes, the probabilities of all classes (then
-    it takes ``Predictions`` alone), a number of ``bins``, the levels of a shift."""
+    """What it takes besides confidences: the true classes; the ``distribution`` or what scores keep
+    of it, so that the top prediction alone is not enough; the probabilities of all classes (then it
+    takes ``Predictions`` alone); a number of ``bins``; the levels of a shift."""
     better: Better | None = "lower"
     """Which values are better: higher ones, lower ones, those nearer to the best, or (None) none by
     themselves."""

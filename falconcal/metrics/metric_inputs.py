@@ -77,6 +77,16 @@ def labelled(data: Data, metric: str) -> Scores:
     return scores
 
 
+def distributed(scores: Scores, metric: str) -> Scores:
+    """Return scores that keep what their distributions were; top predictions alone do not."""
+    if scores.top_only:
+        raise UserError(
+            f"{metric} needs the probabilities of all classes, got top predictions alone: give a "
+            "probability per class, or choose accuracy, ece or another figure of confidence."
+        )
+    return scores
+
+
 def labelled_answers(data: Data, metric: str) -> TopPredictions:
     """Return top predictions whose examples all have a true class."""
     record = _checked(data)

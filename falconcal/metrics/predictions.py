@@ -3,15 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy
 import torch
 from torch import Tensor
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.core.batch import shape_of
 from falconcal.data.input_checks import check_labels
+from falconcal.drawing.record_html import record_html
 from falconcal.errors import UserError, described
+
+if TYPE_CHECKING:
+    import altair
 
 # log of the smallest normal float64: the NLL of a true class given probability 0 is 708.4, finite
 LOWEST_LOG = math.log(torch.finfo(torch.float64).tiny)
@@ -142,6 +147,18 @@ class Predictions:
             correct[unsure] = rows.argmax(1) == self.labels[unsure]
         return TopPredictions(self.labels.cpu(), confidence.double().cpu(), correct.cpu())
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+        """Return the probabilities (N, C) to NumPy, and to all that takes its arrays."""
+        return numpy.array(self.probs.double().cpu().numpy(), dtype=dtype, copy=copy)
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart."""
+        return self.scores().plot()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many predictions, how right and how sure."""
+        return self.scores()._repr_html_()
+
     def scores(self) -> "Scores":
         """Reduce each example to the numbers that tables and figures need, on the CPU."""
         log_probs = self.log_probs.double().clamp_min(LOWEST_LOG)  # (N, C)
@@ -194,9 +211,61 @@ class Scores(TopPredictions):
     nll: Tensor
     """-log p(true class) in nats; NaN without a true class."""
     entropy: Tensor
-    """Entropy of the distribution in nats."""
+    """Entropy of the distribution in nats; NaN where the top prediction alone is known."""
     brier: Tensor
     """Squared distance to the one-hot truth; NaN without a true class."""
+
+    @classmethod
+    def from_top_predictions(
+        cls, labels: ArrayLike, predictions: ArrayLike, confidence: ArrayLike
+    ) -> "Scores":
+        """Return scores of top predictions; what needs the other classes is NaN.
+
+        Args:
+            labels: True classes (N,); -1 for no known class.
+            predictions: The most probable classes (N,).
+            confidence: Their probabilities (N,), from 0 to 1.
+
+        Returns:
+            The scores, without NLL, entropy and Brier score.
+
+        Raises:
+            UserError: If the shapes differ, or a confidence is not from 0 to 1.
+        """
+        truth, chosen = as_tensor(labels, "labels"), as_tensor(predictions, "predictions")
+        sure = as_tensor(confidence, "confidences").double()
+        _check_top(truth, chosen, sure)
+        unknown = torch.full_like(sure, torch.nan)
+        return cls(
+            label=truth.long(),
+            confidence=sure,
+            correct=truth == chosen,
+            prediction=chosen.long(),
+            nll=unknown,
+            entropy=unknown,
+            brier=unknown,
+        )
+
+    def plot(self) -> "altair.LayerChart":
+        """Return the reliability diagram as an Altair chart."""
+        from falconcal.drawing.reliability_chart import reliability_chart
+        from falconcal.metrics.calibration import reliability_curve
+        from falconcal.metrics.reliability_bins import reliability_bins_table
+
+        return reliability_chart(reliability_bins_table(reliability_curve(self)))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many predictions, how right and how sure."""
+        from falconcal.metrics.notebook_figures import notebook_figures
+
+        return record_html(
+            [f"{len(self):,} predictions."], ["Figure", "Value"], notebook_figures(self)
+        )
+
+    @property
+    def top_only(self) -> bool:
+        """Whether the top predictions alone are known, not the distributions."""
+        return bool(self.entropy.isnan().any())
 
     def take(self, index: Tensor) -> "Scores":
         """Return the scores of chosen examples, by their positions (K,)."""
@@ -271,6 +340,17 @@ def _of_class(rows: Tensor, labels: Tensor) -> Tensor:
 def _checked_labels(labels: Tensor, rows: Tensor) -> Tensor:
     check_labels(labels, *rows.shape)
     return labels.long()
+
+
+def _check_top(labels: Tensor, predictions: Tensor, confidence: Tensor) -> None:
+    shapes = [shape_of(column) for column in (labels, predictions, confidence)]
+    if len(set(shapes)) > 1 or labels.ndim != 1:
+        raise UserError(
+            "expected a label, a prediction and a confidence per example, three of shape (N,), "
+            f"got {', '.join(map(str, shapes))}."
+        )
+    if not ((confidence >= 0) & (confidence <= 1)).all():  # written so that NaN is outside
+        raise UserError("expected confidences from 0 to 1: for raw scores use their softmax.")
 
 
 def _check_sums(sums: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from falconcal.metrics.binning import bin_index
 from falconcal.metrics.calibration import BINS
 from falconcal.metrics.metric_inputs import (
+    distributed,
     labelled,
     labelled_answers,
     labelled_predictions,
@@ -65,7 +66,7 @@ def negative_log_likelihood(data: Predictions | Scores) -> float:
         >>> round(negative_log_likelihood([[0.8, 0.2], [0.6, 0.4]], [0, 1]), 4)
         0.5697
     """
-    return float(labelled(data, "nll").nll.double().mean())
+    return float(distributed(labelled(data, "nll"), "nll").nll.double().mean())
 
 
 @takes_arrays
@@ -90,7 +91,7 @@ def brier_score(data: Predictions | Scores) -> float:
         >>> round(brier_score([[0.8, 0.2], [0.6, 0.4]], [0, 1]), 6)
         0.4
     """
-    return float(labelled(data, "brier").brier.double().mean())
+    return float(distributed(labelled(data, "brier"), "brier").brier.double().mean())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from falconcal.errors import UserError
 from falconcal.metrics.binning import bin_index, check_bins
-from falconcal.metrics.metric_inputs import scores_of, takes_arrays
+from falconcal.metrics.metric_inputs import distributed, scores_of, takes_arrays
 from falconcal.metrics.predictions import Predictions, Scores
 
 
@@ -34,7 +34,7 @@ def predictive_entropy(data: Predictions | Scores) -> float:
         >>> round(predictive_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
         0.3466
     """
-    return float(scores_of(data).entropy.double().mean())
+    return float(distributed(scores_of(data), "entropy").entropy.double().mean())
 
 
 @takes_arrays

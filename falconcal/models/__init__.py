@@ -20,6 +20,8 @@ from falconcal.data import Dataset
 from falconcal.data.part import count_tokens
 from falconcal.errors import UsageError, UserError, described
 from falconcal.models import resnet, vgg
+from falconcal.models.cifar_resnet import CifarResNet
+from falconcal.models.efficientnet_lite import EfficientNetLite
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
 from falconcal.models.pixel_recurrent import CellType, PixelRecurrent
@@ -39,6 +41,8 @@ __all__ = [
     "MLP",
     "MODELS",
     "VGG",
+    "CifarResNet",
+    "EfficientNetLite",
     "LeNet",
     "PixelRecurrent",
     "ResNet",
@@ -78,6 +82,31 @@ def _resnet_small(dataset: Dataset, width: Sixteens = 16) -> nn.Module:
     """Three residual blocks, for small images and CPUs."""
     channels, _ = _image(dataset, "resnet_small")
     return ResNet(len(dataset.classes), channels, resnet.SMALL_BLOCKS, width, "basic", "small")
+
+
+def _resnet20(dataset: Dataset) -> nn.Module:
+    """ResNet of depth 20 for small colour images; takes published weights of CIFAR-10."""
+    return _cifar_resnet(dataset, 20)
+
+
+def _resnet56(dataset: Dataset) -> nn.Module:
+    """ResNet of depth 56 for small colour images; takes published weights of CIFAR-10."""
+    return _cifar_resnet(dataset, 56)
+
+
+def _cifar_resnet(dataset: Dataset, depth: int) -> nn.Module:
+    channels, _ = _image(dataset, f"resnet{depth}")
+    if channels != 3:
+        raise UserError(f"resnet{depth} needs images of 3 channels, got {channels}.")
+    return CifarResNet(len(dataset.classes), depth)
+
+
+def _efficientnet_lite0(dataset: Dataset, trained_blocks: int | None = None) -> nn.Module:
+    """EfficientNet-Lite0 for colour images; takes the weights of the extra imagenet."""
+    channels, _ = _image(dataset, "efficientnet_lite0")
+    if channels != 3:
+        raise UserError(f"efficientnet_lite0 needs colour images, got {channels} channels.")
+    return EfficientNetLite(len(dataset.classes), trained_blocks=trained_blocks)
 
 
 def _lstm(dataset: Dataset, hidden: Count = 130) -> nn.Module:
@@ -139,6 +168,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "vgg_small": _vgg_small,
     "resnet50": _resnet50,
     "resnet_small": _resnet_small,
+    "resnet20": _resnet20,
+    "resnet56": _resnet56,
+    "efficientnet_lite0": _efficientnet_lite0,
     "lstm": _lstm,
     "gru": _gru,
     "text_lstm": _text_lstm,

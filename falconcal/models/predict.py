@@ -1,12 +1,14 @@
 """Run a model on data, batch by batch, and return its predictions."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from falconcal.core import distributed
 from falconcal.core.batch import check_batches, checked_batches, shape_of
+from falconcal.core.model_inputs import Inputs, call_model
 from falconcal.core.module_state import (
     check_module,
     explain_model_errors,
@@ -17,7 +19,7 @@ from falconcal.core.module_state import (
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
 from falconcal.data.input_checks import check_inputs
 from falconcal.data.sharding import Shard, shard_of
-from falconcal.errors import UserError, described
+from falconcal.errors import UserError
 from falconcal.metrics.predictions import Predictions
 
 
@@ -75,17 +77,17 @@ def predict_batches(model: nn.Module, data: Batches | Part) -> Iterator[Predicti
     classes = getattr(batches, "classes", None)
     for inputs, labels in checked_batches(batches):
         check_inputs(inputs)
-        yield predict_batch(model, model, inputs, labels, classes)
+        yield predict_batch(model, partial(call_model, model), inputs, labels, classes)
 
 
 def predict_batch(
     model: nn.Module,
-    forward: Callable[[Tensor], Tensor],
-    inputs: Tensor,
+    forward: Callable[[Inputs], Tensor],
+    inputs: Inputs,
     labels: Tensor,
     classes: Sequence[str] | None,
 ) -> Predictions:
-    """Return the predictions of one batch; ``forward`` is the model, or gives what it would."""
+    """Return the predictions of one batch; ``forward`` gives the logits of the model."""
     with (
         inference_mode_of(model),
         torch.no_grad(),
@@ -99,11 +101,6 @@ def predict_batch(
 
 def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
     """Refuse a model output that is not one row of logits per example."""
-    if not isinstance(logits, Tensor):
-        raise UserError(
-            f"expected logits from the model, one tensor (N, C), got {described(logits)}: wrap the "
-            "model in a module whose forward returns only the logits."
-        )
     width = "C" if classes is None else str(classes)
     right = logits.ndim == 2 and len(logits) == examples and logits.shape[1] >= 2
     if not right or (classes is not None and logits.shape[1] != classes):

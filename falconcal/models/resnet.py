@@ -60,7 +60,7 @@ class ResNet(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weights anew."""
-        self.apply(_begin)
+        self.apply(draw_he)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
         features = torch.relu(self.bn1(self.conv1(images)))
@@ -74,13 +74,15 @@ class ResNet(nn.Module):
 class Block(nn.Module):
     """Two convolutions with batch norm, and a shortcut past them."""
 
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
+    def __init__(
+        self, inputs: int, width: int, stride: int, shortcut: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
-        self.downsample = _past(inputs, width, stride)
+        self.downsample = _past(inputs, width, stride) if shortcut is None else shortcut
 
     def forward(self, images: Tensor) -> Tensor:  # (N, inputs, H, W) -> (N, width, H', W')
         features = torch.relu(self.bn1(self.conv1(images)))
@@ -127,7 +129,7 @@ def _past(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
 
 
-def _begin(layer: nn.Module) -> None:
+def draw_he(layer: nn.Module) -> None:
     """Draw first weights as He et al. (ICCV 2015) do."""
     if isinstance(layer, nn.Conv2d):
         nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

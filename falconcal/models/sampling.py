@@ -16,6 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.hashing import content_keys
+from falconcal.core.model_inputs import (
+    Inputs,
+    call_model,
+    each_tensor,
+    join_inputs,
+    packed,
+)
 from falconcal.core.module_state import at_least_float32
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.errors import UserError
@@ -62,27 +69,27 @@ class SampledModel(nn.Module):
         self.fans: dict[tuple[object, ...], BranchPoint | None] = {}
         self.axes: dict[tuple[object, ...], Axes] = {}
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
+    def forward(self, *given: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        inputs = packed(given, named)
         if self.training:
-            logits: Tensor = self.model(inputs)
-            return logits
+            return call_model(self.model, inputs)
         if torch.is_inference_mode_enabled():  # in which masks cannot be looked up
             with torch.inference_mode(False), torch.no_grad():
                 return self._mean(inputs.clone())
         return self._mean(inputs)
 
-    def _mean(self, inputs: Tensor) -> Tensor:
+    def _mean(self, inputs: Inputs) -> Tensor:
         layers = {
             name: layer for name, layer in self.model.named_modules() if self.is_random(layer)
         }
         with _every_layer_called(), seeded_random(self.seed):
             fan, axes = self._found(inputs, layers)
-            drawing = Drawing(layers, axes, self.seed, content_keys(inputs))
+            drawing = Drawing(layers, axes, self.seed, _row_keys(inputs))
             if fan is None:
                 return self._passes(inputs, drawing)
             return self._fanned(inputs, drawing, fan)
 
-    def _found(self, inputs: Tensor, layers: Layers) -> "tuple[BranchPoint | None, Axes]":
+    def _found(self, inputs: Inputs, layers: Layers) -> "tuple[BranchPoint | None, Axes]":
         # a single example can be broadcast where several cannot
         kind = (len(inputs) == 1, inputs.shape[1:], *layers)
         if kind not in self.axes:
@@ -91,7 +98,7 @@ class SampledModel(nn.Module):
             self.fans[kind] = find_branch_point(self.model, inputs, layers, self.axes[kind])
         return self.fans[kind], self.axes[kind]
 
-    def _fanned(self, inputs: Tensor, drawing: "Drawing", fan: "BranchPoint") -> Tensor:
+    def _fanned(self, inputs: Inputs, drawing: "Drawing", fan: "BranchPoint") -> Tensor:
         if inputs.is_floating_point() and not fan.first:
             examples = max(1, ELEMENTS // (self.samples * fan.elements))
             rows = (slice(start, start + examples) for start in range(0, len(inputs), examples))
@@ -110,21 +117,34 @@ class SampledModel(nn.Module):
         return mean_probabilities(torch.cat(list(parts)))
 
     def _draws_at_once(
-        self, inputs: Tensor, drawing: "Drawing", fan: "BranchPoint", draws: range
+        self, inputs: Inputs, drawing: "Drawing", fan: "BranchPoint", draws: range
     ) -> Tensor:
         with drawing.of(draws), _fanning(fan.layer(self.model), len(draws), fan.arguments):
-            logits: Tensor = self.model(inputs)  # (draws * N, C)
+            logits = call_model(self.model, inputs)  # (draws * N, C)
         return logits.reshape(len(draws), -1, logits.shape[-1])  # (draws, N, C)
 
-    def _passes(self, inputs: Tensor, drawing: "Drawing") -> Tensor:
+    def _passes(self, inputs: Inputs, drawing: "Drawing") -> Tensor:
         return mean_probabilities(
             torch.stack([self._pass(inputs, drawing, number) for number in range(self.samples)])
         )
 
-    def _pass(self, inputs: Tensor, drawing: "Drawing", number: int) -> Tensor:
+    def _pass(self, inputs: Inputs, drawing: "Drawing", number: int) -> Tensor:
         with drawing.of(range(number, number + 1)):
-            logits: Tensor = self.model(inputs)  # (N, C)
-        return logits
+            return call_model(self.model, inputs)  # (N, C)
+
+
+def _row_keys(inputs: Inputs) -> Tensor:
+    """Return a key of what each row holds, in all of its inputs: (N,)."""
+    if isinstance(inputs, Tensor):
+        return content_keys(inputs)
+    every = inputs.tensors
+    order = sorted(every, key=lambda name: (not every[name].is_floating_point(), str(name)))
+    keys = [content_keys(every[name].reshape(len(inputs), -1)) for name in order]
+    return torch.stack([(2 * number + 1) * key for number, key in enumerate(keys)]).sum(0)
+
+
+def _is_among(batch: Tensor, inputs: Inputs) -> bool:
+    return any(batch.data_ptr() == tensor.data_ptr() for tensor in each_tensor(inputs))
 
 
 def mean_probabilities(logits: Tensor) -> Tensor:
@@ -180,7 +200,7 @@ class Drawing:
                 layer.draws = ()  # type: ignore[assignment]
 
 
-def row_axes(model: nn.Module, inputs: Tensor, layers: Layers) -> Axes:
+def row_axes(model: nn.Module, inputs: Inputs, layers: Layers) -> Axes:
     """Return the axis of each random layer's input that holds the rows: it grows with them.
 
     A layer whose input has no rows, such as dropout of weights, has no axis.
@@ -193,9 +213,9 @@ def row_axes(model: nn.Module, inputs: Tensor, layers: Layers) -> Axes:
     return {name: _grown(shape, others.get(name, shape)) for name, shape in shapes.items()}
 
 
-def _two_sizes(inputs: Tensor) -> tuple[Tensor, Tensor]:
+def _two_sizes(inputs: Inputs) -> tuple[Inputs, Inputs]:
     """Return the inputs, and a batch of another size."""
-    return inputs, inputs[:1] if len(inputs) > 1 else torch.cat([inputs, inputs])
+    return inputs, inputs[:1] if len(inputs) > 1 else join_inputs([inputs, inputs])
 
 
 def _grown(shape: torch.Size, other: torch.Size) -> int | None:
@@ -204,7 +224,7 @@ def _grown(shape: torch.Size, other: torch.Size) -> int | None:
 
 
 def find_branch_point(
-    model: nn.Module, inputs: Tensor, layers: Layers, axes: Axes
+    model: nn.Module, inputs: Inputs, layers: Layers, axes: Axes
 ) -> BranchPoint | None:
     """Return the last layer at which the rows can be repeated, or None: then each draw is one pass.
 
@@ -234,7 +254,7 @@ def _doubled(shape: torch.Size, axis: int | None) -> torch.Size:
 
 
 def _called(
-    model: nn.Module, inputs: Tensor, layers: Layers
+    model: nn.Module, inputs: Inputs, layers: Layers
 ) -> tuple[dict[str, torch.Size], Tensor]:
     """Run the model once; return the shape of each layer's first input, and the outputs."""
     called: dict[str, torch.Size] = {}
@@ -246,7 +266,7 @@ def _called(
         layer.register_forward_pre_hook(partial(note, name=name)) for name, layer in layers.items()
     ]
     try:
-        return called, model(inputs)
+        return called, call_model(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -262,7 +282,7 @@ def _outwards(name: str) -> Iterator[str]:
 def _tried(
     model: nn.Module,
     name: str,
-    inputs: Tensor,
+    inputs: Inputs,
     plain: Tensor,
     layers: Layers,
     shapes: dict[str, torch.Size],
@@ -280,17 +300,17 @@ def _tried(
     )
     if not same or called != shapes:
         return None
-    elements, first = -(-given[0].numel() // len(plain)), given[0].data_ptr() == inputs.data_ptr()
+    elements, first = -(-given[0].numel() // len(plain)), _is_among(given[0], inputs)
     return BranchPoint(name, elements, first, arguments)
 
 
-def _with_rows(model: nn.Module, layer: nn.Module, inputs: Tensor) -> Arguments:
+def _with_rows(model: nn.Module, layer: nn.Module, inputs: Inputs) -> Arguments:
     """Return which arguments of a layer hold the rows: those that grow with them."""
     shapes, others = (_given(model, layer, rows) for rows in _two_sizes(inputs))
     return tuple(name for name, shape in shapes.items() if _grown(shape, others[name]) == 0)
 
 
-def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str, torch.Size]:
+def _given(model: nn.Module, layer: nn.Module, inputs: Inputs) -> dict[int | str, torch.Size]:
     """Run the model once; return the shapes of the arguments of a layer's first call."""
     shapes: list[dict[int | str, torch.Size]] = []
 
@@ -300,7 +320,7 @@ def _given(model: nn.Module, layer: nn.Module, inputs: Tensor) -> dict[int | str
 
     handle = layer.register_forward_pre_hook(note, with_kwargs=True)
     try:
-        model(inputs)
+        call_model(model, inputs)
     finally:
         handle.remove()
     return shapes[0]

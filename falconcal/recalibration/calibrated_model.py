@@ -1,10 +1,11 @@
 """A fitted calibration, and a model that carries one."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import packed
 from falconcal.errors import UserError
 from falconcal.metrics.predictions import LOWEST_LOG, Data, Predictions, as_record
 from falconcal.recalibration.buffers import size_buffers_as_stored
@@ -84,8 +85,8 @@ class CalibratedModel(nn.Module):
         """The stages of the network that the calibration looks at."""
         return () if self.observer is None else self.observer.layout.stages
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, ...) -> (N, C)
-        return self.from_pass(*observe(self.model, inputs, self.stages))
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:  # (N, ...) -> (N, C)
+        return self.from_pass(*observe(self.model, packed(inputs, named), self.stages))
 
     def from_pass(self, logits: Tensor, outputs: Outputs, features: Tensor | None = None) -> Tensor:
         """Return log-probabilities of a pass of the network that has been made: (N, C) -> (N, C).

@@ -10,7 +10,7 @@ same way, and every likelihood is finite.
 
 import abc
 from dataclasses import field
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from falconcal.core.batch import Batches
 from falconcal.core.method import Base, build_untrained
-from falconcal.core.module_state import check_module
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, Fraction, settings
-from falconcal.data import Examples
+from falconcal.data import Examples, Part
 from falconcal.errors import UserError
 from falconcal.metrics.predictions import Data
 from falconcal.models.predict import predict
@@ -70,6 +70,12 @@ class Calibrator(abc.ABC):
     """Fraction of the total weight that the clean copy has beside perturbed ones."""
     outlier_share: Fraction = 0.1
     """Fraction of the total weight that all outliers have together."""
+    drifted_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Fraction of the total weight that a labelled sample of drifted data has, where ``fit`` is
+    given one as ``drifted``."""
+    drifted_examples: Count | None = None
+    """Drifted examples that are fitted on, at most; None takes as many as ``fit_examples``. In a
+    study only a calibrator that states it is fitted on drifted data."""
     leave_out: NameList = ()
     """Families and outliers that are never fitted on, as those that a study tests."""
     fit_examples: Count = 1000
@@ -83,7 +89,13 @@ class Calibrator(abc.ABC):
     """Mean and deviation per channel that pixels from 0 to 1 were normalised by, if they were."""
 
     def fit(
-        self, model: nn.Module, train: Batches | None = None, validation: Batches | None = None
+        self,
+        model: nn.Module,
+        train: Batches | None = None,
+        validation: Batches | None = None,
+        *,
+        drifted: Batches | Part | None = None,
+        **options: Any,
     ) -> CalibratedModel:
         """Return the model wrapped with its calibration.
 
@@ -91,6 +103,8 @@ class Calibrator(abc.ABC):
             model: The network, logits out. With a base it is trained first.
             train: Training batches, for the base and for calibrators that store examples.
             validation: Labelled batches that did not train the model.
+            drifted: Labelled batches, or a part, of data that has drifted, such as last month's.
+            **options: What ``fit`` of the base takes besides, such as ``optimizer``.
 
         Returns:
             A module that gives normalised log-probabilities, in inference mode.
@@ -99,12 +113,17 @@ class Calibrator(abc.ABC):
             UserError: If ``validation`` is missing, or ``train`` where the base needs it.
         """
         check_module(model)
-        fitted = model
+        fitted = model = without_wrapper(model)
         if self.base is not None:
-            fitted = self.base.fit(model, needed("train", train), needed("validation", validation))
+            base: Any = self.base  # a method of the user's own need not take options
+            both = needed("train", train), needed("validation", validation)
+            fitted = base.fit(model, *both, **options)
+        elif options:
+            raise UserError(f"fit takes {', '.join(options)} only with a base that is trained.")
         with seeded_random(0):  # iterating over a DataLoader draws from the caller's numbers
-            if not self.ladder.is_clean_alone or self.observes:
-                return fit_on_copies(self, fitted, train, needed("validation", validation))
+            if not self.ladder.is_clean_alone or self.observes or drifted is not None:
+                validation = needed("validation", validation)
+                return fit_on_copies(self, fitted, train, validation, drifted)
             predictions = predict(fitted, needed("validation", validation), single_process=True)
         calibration = self.fit_predictions(predictions)
         return CalibratedModel(fitted, calibration_beside(fitted, calibration)).eval()
@@ -120,6 +139,7 @@ class Calibrator(abc.ABC):
             self.outlier_share,
             self.leave_out,
             seed,
+            self.drifted_share,
         )
 
     def observer(self, model: nn.Module, home: Examples) -> Neighbours | None:  # noqa: ARG002

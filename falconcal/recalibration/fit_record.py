@@ -1,6 +1,6 @@
 """What a fit on a ladder did, in numbers and in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class CopyRecord:
 class LeftOutRecord:
     """Mean ECE over the levels of a family that was left out of a fit, on examples left out too.
 
-    This is what to expect of a shift that nobody has foreseen.
+    This is what to expect of a shift that nobody has foreseen. Clean and drifted data are in every
+    fit, and only their examples are left out.
     """
 
     family: str
@@ -35,7 +36,7 @@ class FitRecord:
 
     Args:
         copies: One entry per copy of the validation data.
-        left_out: One entry per family, judged while left out; ``clean`` among them.
+        left_out: One entry per family, judged while left out; ``clean`` and ``drifted`` among them.
         note: What else is to be said, such as families that were left out on purpose.
 
     Example:
@@ -59,15 +60,29 @@ class FitRecord:
         ]
         return "\n".join([*lines, "", *self.verdict()])
 
+    def with_drift(self, judged: LeftOutRecord | None) -> "FitRecord":
+        """Return the record with what was found on drifted examples; None if they are too few."""
+        others = tuple(one for one in self.left_out if one.family != "drifted")
+        if judged is not None:
+            return replace(self, left_out=(*others, judged))
+        few = "The drifted examples are too few to say what to expect of later ones."
+        return replace(self, left_out=others, note=f"{self.note} {few}".strip())
+
     def verdict(self) -> list[str]:
         """Return what to expect, in sentences."""
         said = [self.note] if self.note else []
         clean = next((one for one in self.left_out if one.family == "clean"), None)
-        others = [one for one in self.left_out if one.family != "clean"]
+        drifted = next((one for one in self.left_out if one.family == "drifted"), None)
+        others = [one for one in self.left_out if one not in (clean, drifted)]
         if clean is not None:
             said.append(
                 f"At home, on examples not fitted on: calibration error {clean.ece_before:.3f} "
                 f"before, {clean.ece_after:.3f} after."
+            )
+        if drifted is not None:
+            said.append(
+                f"On drifted examples not fitted on: {drifted.ece_before:.3f} before, "
+                f"{drifted.ece_after:.3f} after."
             )
         if others:
             before, after = (

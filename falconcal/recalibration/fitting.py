@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from falconcal.core.batch import Batches
-from falconcal.data import PREDICTION_BATCH_SIZE, Examples
+from falconcal.core.batch import Batches, checked_batches
+from falconcal.core.model_inputs import Inputs
+from falconcal.data import PREDICTION_BATCH_SIZE, Examples, Part
 from falconcal.errors import UserError
 from falconcal.metrics import Predictions, accuracy, expected_calibration_error
 from falconcal.models.predict import check_logits
@@ -21,7 +22,7 @@ from falconcal.recalibration.calibrated_model import (
 )
 from falconcal.recalibration.fit_record import CopyRecord, FitRecord, LeftOutRecord
 from falconcal.recalibration.held_examples import held_examples
-from falconcal.recalibration.ladder import Copy, input_form
+from falconcal.recalibration.ladder import DRIFTED_COPY, Copy, input_form
 from falconcal.recalibration.neighbours import Neighbours, observed
 from falconcal.recalibration.stages import LOGITS
 from falconcal.recalibration.unit_range import find_unit_range
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("falconcal.recalibration")
 FOLDS = 4
+ALWAYS_FITTED = ("clean", DRIFTED_COPY)  # copies that no fit leaves out as a family
 FEWEST_PER_FOLD = 20  # examples per fold below which left-out families are not judged
 
 
@@ -59,7 +61,11 @@ class FitSample:
 
 
 def fit_on_copies(
-    calibrator: "Calibrator", model: nn.Module, train: Batches | None, validation: Batches
+    calibrator: "Calibrator",
+    model: nn.Module,
+    train: Batches | None,
+    validation: Batches,
+    drifted: Batches | Part | None = None,
 ) -> CalibratedModel:
     """Return the model with a calibration that was fitted on all copies of the ladder."""
     home, clean = _home_and_clean(calibrator, model, train, validation)
@@ -68,7 +74,8 @@ def fit_on_copies(
         scale = find_unit_range(validation, calibrator.bounds, calibrator.normalisation)
     observer = calibrator.observer(model, home)
     classes = _classes(model, clean.inputs)
-    copies = calibrator.ladder.copies(model, clean, classes, scale)
+    sampled = None if drifted is None else _drifted_sample(calibrator, drifted, clean, classes)
+    copies = calibrator.ladder.copies(model, clean, classes, scale, sampled)
     sample = gather(model, observer, copies)
     fitted = learned(calibrator, sample, observer)
     calibrated = CalibratedModel(model, calibration_beside(model, fitted), observer).eval()
@@ -83,7 +90,7 @@ def _home_and_clean(
     """Return the examples that are stored and those that are fitted on, never the same ones."""
     stored: int = getattr(calibrator, "stored", 0)
     seed: int = getattr(calibrator, "seed", 0)
-    classes = _classes(model, next(iter(validation))[0])
+    classes = _classes(model, _first_inputs(validation))
     if not calibrator.observes or train is not None:
         clean = held_examples(validation, calibrator.fit_examples, seed, classes)
         home = clean
@@ -92,13 +99,35 @@ def _home_and_clean(
     else:
         both = held_examples(validation, calibrator.fit_examples + stored, seed, classes)
         half = max(len(both) // 2, len(both) - calibrator.fit_examples)
-        home = both.first(min(half, stored))
+        home = both.head(min(half, stored))
         clean = replace(both, inputs=both.inputs[half:], labels=both.labels[half:])
     check_fit_labels(clean.labels)
     return home, clean
 
 
-def _classes(model: nn.Module, inputs: Tensor) -> int:
+def _drifted_sample(
+    calibrator: "Calibrator", drifted: Batches | Part, clean: Examples, classes: int
+) -> Examples:
+    """Return the drifted examples that are fitted on; refuse those that are not like the others."""
+    seed: int = getattr(calibrator, "seed", 0)
+    most = calibrator.drifted_examples or calibrator.fit_examples
+    sampled = held_examples(drifted, most, seed, classes)
+    if (sampled.labels < 0).any() or sampled.shape != clean.shape:
+        raise UserError(
+            f"expected drifted examples of shape {clean.shape}, each with its true class, got "
+            f"shape {sampled.shape} and {int((sampled.labels < 0).sum())} labels of -1."
+        )
+    return sampled
+
+
+def _first_inputs(batches: Batches) -> Inputs:
+    first = next(checked_batches(batches), None)
+    if first is None:
+        raise UserError("expected at least one batch, got none: is the loader empty?")
+    return first[0]
+
+
+def _classes(model: nn.Module, inputs: Inputs) -> int:
     logits, _ = observed(model, inputs[:2], (LOGITS,))
     check_logits(logits, len(inputs[:2]), None)
     return logits.shape[1]
@@ -188,13 +217,18 @@ def _copy_record(copy: Copy, sample: FitSample, after: Tensor, rows: Tensor) -> 
 def _left_out(
     calibrator: "Calibrator", sample: FitSample, observer: Neighbours | None, copies: list[Copy]
 ) -> Iterator[LeftOutRecord]:
-    """Judge each family by a fit without it and without the examples it is judged on."""
-    families = list(dict.fromkeys(copy.family for copy in copies if not copy.is_clean))
+    """Judge each family by a fit without it and without the examples it is judged on.
+
+    Clean and drifted data are judged by fits without these examples alone.
+    """
+    every = list(dict.fromkeys(copy.family for copy in copies))
+    families = [family for family in every if family not in ALWAYS_FITTED]
+    enough = len(families) >= 2 or DRIFTED_COPY in every
     count = int((sample.copies == 0).sum())
-    if not calibrator.check_families or len(families) < 2 or count < FOLDS * FEWEST_PER_FOLD:
+    if not calibrator.check_families or not enough or count < FOLDS * FEWEST_PER_FOLD:
         return
     after, judged = _left_out_predictions(calibrator, sample, observer, copies, families)
-    for family in ("clean", *families):
+    for family in every:
         numbers = [number for number, copy in enumerate(copies) if copy.family == family]
         errors = [_errors(sample, after, (sample.copies == number) & judged) for number in numbers]
         before, new = (sum(column) / len(errors) for column in zip(*errors, strict=True))
@@ -209,7 +243,9 @@ def _left_out_predictions(
     families: list[str],
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities (N, C) by fits without a row's family, and which rows have them."""
-    fold_of = {"clean": -1} | {name: number % FOLDS for number, name in enumerate(families)}
+    fold_of = dict.fromkeys(ALWAYS_FITTED, -1) | {
+        name: number % FOLDS for number, name in enumerate(families)
+    }
     family_fold = torch.tensor([fold_of[copy.family] for copy in copies])[sample.copies]  # (N,)
     example_fold = sample.examples % FOLDS  # (N,)
     after, judged = sample.log_probs.clone(), torch.zeros(len(sample.labels), dtype=torch.bool)

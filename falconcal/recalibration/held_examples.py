@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from falconcal.core.batch import Batches, checked_batches
+from falconcal.core.model_inputs import Inputs, join_inputs
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples, Part
 from falconcal.errors import UserError
 
@@ -19,11 +20,12 @@ def held_examples(
     batches = data.batches(PREDICTION_BATCH_SIZE) if isinstance(data, Part) else data
     generator = torch.Generator().manual_seed(seed)
     most = -(-count // classes) if per_class else count
-    inputs, labels, keys = None, torch.empty(0, dtype=torch.long), torch.empty(0)
+    inputs: Inputs | None = None
+    labels, keys = torch.empty(0, dtype=torch.long), torch.empty(0)
     for batch, truth in checked_batches(batches):
         keys = torch.cat([keys, torch.rand(len(truth), generator=generator)])
         labels = torch.cat([labels, truth.cpu()])
-        inputs = batch.cpu() if inputs is None else torch.cat([inputs, batch.cpu()])
+        inputs = batch.cpu() if inputs is None else join_inputs([inputs, batch.cpu()])
         kept = _lowest(keys, labels if per_class else torch.zeros_like(labels), most)
         inputs, labels, keys = inputs[kept], labels[kept], keys[kept]
     if inputs is None:

@@ -3,10 +3,11 @@
 A calibrator that has seen clean data alone is right at home alone (Tomani, Gruber, Erdem, Cremers &
 Buettner, "Post-hoc Uncertainty Calibration for Domain Drift Scenarios", CVPR 2021). So any
 calibrator can also be fitted on copies of the validation data under crafted shifts, and on
-outliers. The clean copy has the fraction ``clean_share`` of the total weight, each set of outliers
-its part of ``outlier_share``, and the other copies have the rest in equal parts. An outlier is of
-no class: it counts as an example whose class is drawn at random, so that no confidence above
-chance pays.
+outliers, and on a labelled sample of data that has drifted. The sample has the fraction
+``drifted_share`` of the total weight, and of the rest the clean copy has the fraction
+``clean_share``, each set of outliers its part of ``outlier_share``, and the other copies have what
+remains in equal parts. An outlier is of no class: it counts as an example whose class is drawn at
+random, so that no confidence above chance pays.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,8 +17,9 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
-from torch import Tensor, nn
+from torch import nn
 
+from falconcal.core.model_inputs import Inputs, main_of, with_main
 from falconcal.core.settings import Fraction, PositiveFraction, Strengths
 from falconcal.data import Bounds, Examples
 from falconcal.errors import UserError
@@ -31,7 +33,7 @@ from falconcal.shifts import (
     matched_strengths,
     named_shifts,
 )
-from falconcal.shifts.shift import shift_context
+from falconcal.shifts.shift import shift_context, shift_inputs
 
 Targets = Annotated[tuple[PositiveFraction, ...], Field(min_length=1, strict=False)]
 InputForm = Literal["image", "signal", "table", "text"]
@@ -39,6 +41,7 @@ InputForm = Literal["image", "signal", "table", "text"]
 
 FamilyLevels = Literal["spread", "matched"] | Strengths | dict[Literal["accuracy"], Targets]
 LEVELS_PER_FAMILY = 5  # levels of a family
+DRIFTED_COPY = "drifted"  # the name of the drifted sample among the copies
 TARGETS = (0.9, 0.7, 0.5, 0.3, 0.1)  # of the way from chance to the clean accuracy
 
 
@@ -109,6 +112,7 @@ class Ladder:
     outlier_share: Fraction
     leave_out: tuple[str, ...] = ()
     seed: int = 0
+    drifted_share: float = 0.5
 
     @property
     def is_clean_alone(self) -> bool:
@@ -129,9 +133,25 @@ class Ladder:
         return sorted(named_shifts(tested) & {*own, *self.outliers})
 
     def copies(
-        self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None = None
+        self,
+        model: nn.Module,
+        clean: Examples,
+        classes: int,
+        scale: UnitRange | None = None,
+        drifted: Examples | None = None,
     ) -> list[Copy]:
-        """Return the clean copy, those of every family and level, and the outliers, weighted."""
+        """Return the clean copy, every family and level, outliers and drifted data, weighted."""
+        copies = self._made_copies(model, clean, classes, scale)
+        if drifted is None:
+            return copies
+        share = self.drifted_share
+        lighter = [replace(copy, weight=copy.weight * (1 - share)) for copy in copies]
+        return [*lighter, Copy(DRIFTED_COPY, 1, 1.0, lambda: drifted, share)]
+
+    def _made_copies(
+        self, model: nn.Module, clean: Examples, classes: int, scale: UnitRange | None
+    ) -> list[Copy]:
+        """Return the copies that are made of the clean one, and the outliers, weighted."""
         rig = Rig(model, clean, scale, self.seed, 1 / classes)
         sets = [name for name in self.outliers if not self._is_left_out(name)]
         outside = [
@@ -171,10 +191,12 @@ class Ladder:
         generator = torch.Generator().manual_seed(self.seed)
         labels = torch.randint(classes, (len(inputs),), generator=generator)
         inputs = inputs if rig.scale is None else rig.scale.from_unit(inputs)
-        return Examples(inputs, labels, None, rig.clean.classes)
+        return Examples(
+            with_main(rig.clean.inputs[: len(inputs)], inputs), labels, None, rig.clean.classes
+        )
 
 
-def input_form(inputs: Tensor) -> InputForm:
+def input_form(inputs: Inputs) -> InputForm:
     """Return what kind of inputs these are by their shape: images, signals, tables or tokens."""
     if not inputs.is_floating_point():
         return "text"
@@ -202,23 +224,25 @@ class Rig:
         """Return the examples at a level; images are shifted as pixels from 0 to 1."""
         if self.scale is None or "model" in shift.needs:
             return self._copy(self._at(shift, level, self.clean))
-        return self._copy(self.scale.from_unit(self._at(shift, level, self.pixels()).clamp(0, 1)))
+        moved = main_of(self._at(shift, level, self.pixels())).clamp(0, 1)
+        return self._copy(with_main(self.clean.inputs, self.scale.from_unit(moved)))
 
     def pixels(self) -> Examples:
         """Return the clean examples as pixels from 0 to 1, where they are images."""
         if self.scale is None:
             return self.clean
-        unit = self.scale.to_unit(self.clean.inputs)
-        return replace(self.clean, inputs=unit, bounds=Bounds(0.0, 1.0))
+        unit = self.scale.to_unit(main_of(self.clean.inputs))
+        inputs = with_main(self.clean.inputs, unit)
+        return replace(self.clean, inputs=inputs, bounds=Bounds(0.0, 1.0))
 
     def accuracy(self, shift: Shift, level: int) -> float:
         return accuracy(predict(self.model, self.shifted(shift, level), single_process=True))
 
-    def _at(self, shift: Shift, level: int, examples: Examples) -> Tensor:
+    def _at(self, shift: Shift, level: int, examples: Examples) -> Inputs:
         context = shift_context(examples, 0, examples.labels, self.model)
-        return shift.at(examples.inputs, level, seed=self.seed, **context)
+        return shift_inputs(shift, examples.inputs, level, seed=self.seed, **context)
 
-    def _copy(self, inputs: Tensor) -> Examples:
+    def _copy(self, inputs: Inputs) -> Examples:
         return replace(self.clean, inputs=inputs, bounds=None, texts=None)
 
 

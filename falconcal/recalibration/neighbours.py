@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.hashing import keyed_bits, text_key
+from falconcal.core.model_inputs import Inputs
 from falconcal.core.module_state import flush_denormals, inference_mode_of, to_model_device
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
@@ -46,6 +47,7 @@ class Layout:
     labels: bool  # whether neighbours' labels count
     logits: bool  # whether the logits count
     kind: ViewKind = "grid"
+    squared: bool = False  # whether distances are squared
 
 
 class Neighbours(nn.Module):
@@ -86,6 +88,8 @@ class Neighbours(nn.Module):
         self, layout: Layout, seen: Mapping[str, Tensor], labels: Tensor, dtype: torch.dtype
     ) -> None:
         """Keep training examples: the views of (M, D) by name, and their labels (M,)."""
+        for name in layout.views:
+            check_finite(f"the stage {name!r} of the stored examples", seen[name])
         text = json.dumps(asdict(layout)).encode()
         self.written = torch.tensor(list(text), dtype=torch.uint8, device=labels.device)
         self._layout = layout
@@ -94,6 +98,7 @@ class Neighbours(nn.Module):
 
     def standardise(self, features: Tensor) -> None:
         """Take the mean and deviation of these features, (N, F), for zero and one."""
+        check_finite("what the network gives out for validation examples", features)
         self.centre = features.mean(0)
         self.spread = features.std(0).nan_to_num(1.0).clamp_min(1e-6)
 
@@ -118,6 +123,8 @@ class Neighbours(nn.Module):
         k = min(layout.k, len(self.labels))
         views = [view_numbers(products(a, b), k, same) for a, b in zip(seen, kept, strict=True)]
         features = [number for kind in zip(*views, strict=True) for number in kind]
+        if layout.squared:
+            features[: len(seen)] = [one.square() for one in features[: len(seen)]]
         if layout.logits:
             features += logit_numbers(logits)
         return torch.stack(features, 1).double()
@@ -153,6 +160,7 @@ def stored_neighbours(
     kind: ViewKind,
     widest: int,
     dtype: torch.dtype,
+    squared: bool = False,
 ) -> Neighbours:
     """Return the examples of ``home`` as the model's stages see them, to measure distances to."""
     passes = [
@@ -162,7 +170,7 @@ def stored_neighbours(
     seen = {name: torch.cat([one[name] for one in passes]) for name in passes[0]}
     widths = tuple(min(view.shape[1], widest) for view in seen.values())
     neighbours = Neighbours()
-    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind)
+    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind, squared)
     first = next(iter(seen.values()))
     neighbours.store(layout, seen, home.labels.to(first.device), dtype)
     return neighbours
@@ -175,11 +183,21 @@ def stored_examples(model: nn.Module) -> int:
 
 
 def observed(
-    model: nn.Module, inputs: Tensor, stages: Sequence[str]
+    model: nn.Module, inputs: Inputs, stages: Sequence[str]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return logits and stages of inputs in inference mode, without gradients."""
     with inference_mode_of(model), torch.no_grad(), flush_denormals():
         return observe(model, to_model_device(model, inputs), stages)
+
+
+def check_finite(what: str, values: Tensor) -> None:
+    """Refuse features of examples, (N, ...), among which is NaN or infinity."""
+    bad = int((~values.isfinite()).flatten(1).any(1).sum())
+    if bad:
+        raise UserError(
+            f"expected finite numbers, {what} has NaN or infinity for {bad} of {len(values)} "
+            "examples: leave these examples out, or look at other stages."
+        )
 
 
 def _read_layout(written: Tensor) -> Layout:

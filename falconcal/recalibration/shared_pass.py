@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import Inputs
 from falconcal.recalibration.calibrated_model import CalibratedModel
 from falconcal.recalibration.neighbours import Neighbours
 from falconcal.recalibration.stages import Outputs, observe
@@ -67,14 +68,14 @@ class SharedPass:
         self.passes: dict[nn.Module, tuple[Tensor, Outputs]] = {}
         self.features: dict[tuple[nn.Module, Neighbours], Tensor] = {}
 
-    def output(self, model: nn.Module, inputs: Tensor) -> Tensor:
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Return ``model(inputs)``; the inputs must be the same in every call."""
         if not is_calibrated(model):
             return self._pass(model, inputs)[0]
         logits, outputs = self._pass(model.model, inputs)
         return model.from_pass(logits, outputs, self._features(model, logits, outputs))
 
-    def _pass(self, network: nn.Module, inputs: Tensor) -> tuple[Tensor, Outputs]:
+    def _pass(self, network: nn.Module, inputs: Inputs) -> tuple[Tensor, Outputs]:
         if network not in self.passes:
             stages = self.work.stages.get(network, ())
             if is_calibrated(network) and not stages:

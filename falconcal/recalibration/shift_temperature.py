@@ -8,26 +8,22 @@ copies of it under crafted shifts (perturbed validation data: Tomani et al., CVP
 predicted class never changes, and nothing is trained again.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from falconcal.core.settings import Count, NonNegative, Seed, settings
+from falconcal.core.settings import NonNegative, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrated_model import Parameters
-from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.ladder import Perturbed, input_form
-from falconcal.recalibration.neighbours import Neighbours, in_blocks, stored_neighbours
-from falconcal.recalibration.stages import ViewKind, check_stages, find_stages
+from falconcal.recalibration.neighbour_calibrator import NeighbourCalibrator
+from falconcal.recalibration.neighbours import Neighbours, in_blocks
 from falconcal.recalibration.temperature_map import Form, fit_temperatures, temperatures
-
-StageNames = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 @settings
-class ShiftTemperature(Calibrator):
+class ShiftTemperature(NeighbourCalibrator):
     """Divide the logits by a temperature that rises as an example gets stranger.
 
     For a model that is already trained, and after any method (``base=``). It needs validation data,
@@ -57,7 +53,6 @@ class ShiftTemperature(Calibrator):
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ("weights",)
-    observes: ClassVar[bool] = True
 
     perturbed: Perturbed = "crafted"
     """Families of shifts for the copies of the validation data, as any calibrator takes them; by
@@ -65,46 +60,20 @@ class ShiftTemperature(Calibrator):
     form: Form | Literal["auto"] = "auto"
     """What g is: ``monotone`` for images, signals and texts, ``linear`` for tables (``auto``
     chooses so), ``free`` or ``constant`` by name."""
-    stages: StageNames | None = None
-    """Names of the layers to look at, ``input`` and ``logits`` among them; None finds them."""
-    views: ViewKind = "grid"
-    """How maps and sequences of a stage are seen: on a ``grid`` of 4 x 4 means, ``pooled`` to one
-    mean per channel, or ``both``."""
-    stored: Count = 2000
-    """Training examples that are kept to measure distances to, at most; equally many per class."""
-    neighbours: Count = 10
-    """k: the distance to the k-th nearest stored example counts."""
     use_labels: bool | Literal["auto"] = "auto"
     """Whether the neighbours' labels count too; ``auto`` does so for tables alone."""
     use_logits: bool | Literal["auto"] = "auto"
     """Whether the logits count too; ``auto`` leaves them out for tables, where drift misleads
     them."""
-    widest: Count = 1024
-    """Width above which what a stage gives out is projected at random to that width."""
-    half_precision: bool = False
-    """Whether the stored examples are kept in float16, half the size."""
     penalty: NonNegative = 1e-3
     """Weight of the sum of g's squared weights."""
-    seed: Seed = 0
-    """Of the examples that are stored, the ladder's noise and g's first weights."""
 
     def observer(self, model: nn.Module, home: Examples) -> Neighbours:
         """Return the stored examples: those of ``home``, as the model's stages see them."""
-        first = home.first(2).inputs
-        stages = self.stages or find_stages(model, first)
-        check_stages(model, first, stages)
         table = input_form(home.inputs) == "table"
-        return stored_neighbours(
-            model,
-            home,
-            stages,
-            k=self.neighbours,
-            labels=table if self.use_labels == "auto" else self.use_labels,
-            logits=not table if self.use_logits == "auto" else self.use_logits,
-            kind=self.views,
-            widest=self.widest,
-            dtype=torch.float16 if self.half_precision else torch.float32,
-        )
+        labels = table if self.use_labels == "auto" else self.use_labels
+        logits = not table if self.use_logits == "auto" else self.use_logits
+        return self.stored_home(model, home, k=self.neighbours, labels=labels, logits=logits)
 
     def learn(  # type: ignore[override]  # it is given features too
         self,

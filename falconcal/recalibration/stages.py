@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falconcal.core.model_inputs import Inputs, call_model, main_of
 from falconcal.errors import UserError, unknown_name_error
 
 INPUT, LOGITS = "input", "logits"
@@ -26,15 +27,17 @@ Outputs = dict[str, Tensor]
 ViewKind = Literal["grid", "pooled", "both"]
 
 
-def observe(model: nn.Module, inputs: Tensor, stages: Sequence[str]) -> tuple[Tensor, Outputs]:
+def observe(model: nn.Module, inputs: Inputs, stages: Sequence[str]) -> tuple[Tensor, Outputs]:
     """Return the logits and what each stage gave out in the same pass, by its name."""
     outputs: Outputs = {}
     with ExitStack() as hooks:
         for stage in stages:
             if stage not in (INPUT, LOGITS):
                 hooks.enter_context(_noting(model, stage, outputs))
-        logits: Tensor = model(inputs)
-    seen = {INPUT: inputs, **outputs, LOGITS: logits}
+        logits = call_model(model, inputs)
+    seen = {**outputs, LOGITS: logits}
+    if INPUT in stages:
+        seen[INPUT] = main_of(inputs)
     return logits, {stage: seen[stage] for stage in stages if stage in seen}
 
 
@@ -49,10 +52,17 @@ def _noting(model: nn.Module, stage: str, outputs: Outputs) -> Iterator[None]:
         _keep(stage, given, outputs)
 
     layer = _layer(model, stage.removeprefix(BEFORE))
-    if stage.startswith(BEFORE):
-        handle = layer.register_forward_pre_hook(before)
-    else:
-        handle = layer.register_forward_hook(after)
+    try:
+        if stage.startswith(BEFORE):
+            handle = layer.register_forward_pre_hook(before)
+        else:
+            handle = layer.register_forward_hook(after)
+    except RuntimeError as error:  # a scripted layer takes none
+        raise UserError(
+            f"the layer {stage.removeprefix(BEFORE)!r}, a {type(layer).__name__}, cannot be looked "
+            f"into: {error}. Give the model as a plain module, or a calibrator that needs the "
+            "logits alone, such as temperature."
+        ) from None
     try:
         yield
     finally:
@@ -73,7 +83,7 @@ def _layer(model: nn.Module, name: str) -> nn.Module:
         raise unknown_name_error("stage", name, [one for one, _ in model.named_modules()]) from None
 
 
-def find_stages(model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
+def find_stages(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     """Return the stages of a network on such inputs, in the order of its pass."""
     calls = _calls(model, inputs)
     blocks = _opened(model, calls)
@@ -83,12 +93,14 @@ def find_stages(model: nn.Module, inputs: Tensor) -> tuple[str, ...]:
         inner = [name for name in inner if _position(calls, name) < _position(calls, last)]
         inner = _without_twin(model, inputs, inner, BEFORE + last)
     penultimate = [] if last is None else [BEFORE + last]
-    first = [INPUT] if inputs.is_floating_point() else []
+    # of several inputs a wrapped model can find the main one again, but not one that was named
+    found = isinstance(inputs, Tensor) or inputs.perturb is None
+    first = [INPUT] if found and inputs.is_floating_point() else []
     return (*first, *_thinned(inner, MOST_STAGES - 1), *penultimate, LOGITS)
 
 
 def _without_twin(
-    model: nn.Module, inputs: Tensor, inner: list[str], penultimate: str
+    model: nn.Module, inputs: Inputs, inner: list[str], penultimate: str
 ) -> list[str]:
     """Leave out the last stage where it is what the last layer is given: flat, of that width."""
     if not inner:
@@ -99,7 +111,7 @@ def _without_twin(
     return inner[:-1] if same else inner
 
 
-def _calls(model: nn.Module, inputs: Tensor) -> dict[str, torch.Size]:
+def _calls(model: nn.Module, inputs: Inputs) -> dict[str, torch.Size]:
     """Return the shape that each layer gives out, in the order in which layers end.
 
     Only layers that give one row per example count: what repeats or splits the batch has others.
@@ -109,7 +121,7 @@ def _calls(model: nn.Module, inputs: Tensor) -> dict[str, torch.Size]:
     with ExitStack() as hooks, torch.no_grad():
         for name in names.values():
             hooks.enter_context(_noting(model, name, outputs))
-        model(inputs)
+        call_model(model, inputs)
     return {
         name: output.shape
         for name, output in outputs.items()
@@ -204,7 +216,7 @@ def _pooled(output: Tensor, size: int) -> Tensor:
     return output
 
 
-def check_stages(model: nn.Module, inputs: Tensor, stages: Sequence[str]) -> None:
+def check_stages(model: nn.Module, inputs: Inputs, stages: Sequence[str]) -> None:
     """Refuse stages that the network does not have, or that give no row per example."""
     with torch.no_grad():
         _, outputs = observe(model, inputs, stages)

@@ -23,6 +23,7 @@ from falconcal.core.settings import settings
 from falconcal.errors import CalibrationWarning
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import Calibrator
+from falconcal.recalibration.fit_losses import weighted_mean
 
 SOUGHT_FROM, SOUGHT_TO = 1e-2, 1e2  # where the temperature is sought at first
 EXTRA_DECADES = 10  # times ten lower and higher, where a root is known to lie beyond
@@ -60,7 +61,7 @@ class Temperature(Calibrator):
 def best_temperature(log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
     """Return the T of the lowest mean negative log-likelihood: (N, C), (N,), (N,) of sum 1."""
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
-    if (truth >= log_probs.max(1).values).all():
+    if makes_no_mistake(log_probs, labels):
         _warn("more", "makes no mistake there, and is made as confident as Laplace's rule has it")
         return _root(confidence_gap, log_probs, labels)
     if weighted_mean(truth - log_probs.mean(1), weights) <= 0:  # the slope where T has no end
@@ -68,6 +69,12 @@ def best_temperature(log_probs: Tensor, labels: Tensor, weights: Tensor | None =
         return SOUGHT_TO
     slope = partial(nll_slope, weights=weights)
     return _root(slope, log_probs, labels, further=EXTRA_DECADES)
+
+
+def makes_no_mistake(log_probs: Tensor, labels: Tensor) -> bool:
+    """Return whether every true class is a predicted one: then more confidence always pays."""
+    truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
+    return bool((truth >= log_probs.max(1).values).all())
 
 
 def _root(
@@ -91,12 +98,7 @@ def nll_slope(
     """Return T^2 times the derivative of the NLL by T: the mean of z_y - E_p[z]."""
     probs = (log_probs / math.exp(log_temperature)).softmax(1)  # (N, C)
     truth = log_probs.gather(1, labels[:, None])[:, 0]  # (N,)
-    return weighted_mean(truth - (probs * log_probs).sum(1), weights)
-
-
-def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
-    """Return the mean of (N,), by weights of sum 1 where there are any."""
-    return float(values.mean() if weights is None else (weights * values).sum())
+    return float(weighted_mean(truth - (probs * log_probs).sum(1), weights))
 
 
 def confidence_gap(log_temperature: float, log_probs: Tensor, labels: Tensor) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falconcal.recalibration.convex import minimise
+from falconcal.recalibration.fit_losses import weighted_nll
 
 Form = Literal["constant", "linear", "monotone", "free"]
 UNITS = 16
@@ -71,8 +72,8 @@ def fit_temperatures(
 
     def loss(values: Tensor) -> Tensor:
         heat = temperatures(values, features)[:, None]  # (N, 1)
-        nll = functional.nll_loss((log_probs / heat).log_softmax(1), labels, reduction="none")
-        return (weights * nll).sum() + penalty * values[:-1].square().sum()
+        nll = weighted_nll((log_probs / heat).log_softmax(1), labels, weights)
+        return nll + penalty * values[:-1].square().sum()
 
     width = features.shape[1]
     start, lowest = _start(form, width, seed), lowest_weights(form, width, rising)

@@ -64,4 +64,4 @@ def find_unit_range(
             "bounds=(0, 1), or normalisation=(means, deviations), per channel, of pixels that were "
             "normalised."
         )
-    return UnitRange((bounds.low,), (bounds.range,))
+    return UnitRange(*bounds.ends)

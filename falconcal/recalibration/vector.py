@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from falconcal.core.settings import NonNegative, settings
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.convex import minimise
+from falconcal.recalibration.fit_losses import weighted_nll
 
 
 @settings
@@ -52,13 +52,6 @@ class VectorScaling(Calibrator):
 
 def vector_scaled(log_probs: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
     return (weight * log_probs + offset).log_softmax(1)  # (N, C)
-
-
-def weighted_nll(log_probs: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean negative log-likelihood, by weights of sum 1 where there are any."""
-    if weights is None:
-        return functional.nll_loss(log_probs, labels)
-    return (weights * functional.nll_loss(log_probs, labels, reduction="none")).sum()
 
 
 def best_vectors(

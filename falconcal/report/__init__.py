@@ -7,12 +7,13 @@ from pathlib import Path
 import polars
 
 from falconcal.errors import unknown_name_error
-from falconcal.io.atomic import write_bytes
+from falconcal.io.atomic import as_path, write_bytes
 from falconcal.report.charts.engine import DRAWING_FORMATS, DrawingError, not_drawn
 from falconcal.report.charts.figure import drawn
 from falconcal.report.comparison import check_target, load_comparison
 from falconcal.report.pages.report_page import render, sections
 from falconcal.report.pages.score_page import write_score_page
+from falconcal.report.pages.side_by_side_page import write_side_by_side
 from falconcal.report.results import Results, load_results
 from falconcal.report.study_evidence import StudyEvidence, gather_evidence
 from falconcal.report.tables.csv_files import rows_csv
@@ -33,11 +34,12 @@ __all__ = [
     "write_paper",
     "write_report",
     "write_score_page",
+    "write_side_by_side",
     "write_tables",
 ]
 
 
-def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
+def write_report(directory: str | Path, formats: Iterable[str] = ("svg",)) -> Path:
     """Write the tables, the comparisons, the figures and the page of an output folder.
 
     The tables are written before anything is drawn; a drawing that fails leaves an older page and
@@ -62,7 +64,7 @@ def write_report(directory: Path, formats: Iterable[str] = ("svg",)) -> Path:
         Traceback (most recent call last):
         falconcal.errors.UserError: expected an output folder of falconcal run, got nowhere: ...
     """
-    endings = check_formats(formats)
+    endings, directory = check_formats(formats), as_path(directory)
     results = load_results(directory)
     return write_page(results, directory, write_tables(results, directory), endings)
 

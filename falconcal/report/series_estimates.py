@@ -4,7 +4,7 @@ The stored scores are read one shift of one run at a time.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -62,14 +62,25 @@ class SharedResamples:
         """How often each resample takes each test example."""
         return self.drawn[CLEAN]
 
-    def others(self, run: StoredRun, shift: str, labels: Tensor) -> numpy.ndarray | None:
-        """Return the counts of a shift's own examples, nothing where they are the test's."""
-        if torch.equal(labels, self.labels[CLEAN]):
+    def others(
+        self, run: StoredRun, shift: str, levels: Sequence[Tensor]
+    ) -> numpy.ndarray | list[numpy.ndarray] | None:
+        """Return the counts of a shift's own examples, nothing where they are the test's.
+
+        Where its levels have different labels, each has examples of its own and is drawn by itself.
+        """
+        if all(torch.equal(labels, self.labels[CLEAN]) for labels in levels):
             return None
-        if shift not in self.labels:
-            self._take(shift, labels)
-        self.check(run, shift, labels)
-        return self.drawn[shift]
+        if all(torch.equal(labels, levels[0]) for labels in levels):
+            return self._own(run, shift, levels[0])
+        names = (f"{shift}, level {number}" for number in range(1, len(levels) + 1))
+        return [self._own(run, *pair) for pair in zip(names, levels, strict=True)]
+
+    def _own(self, run: StoredRun, name: str, labels: Tensor) -> numpy.ndarray:
+        if name not in self.labels:
+            self._take(name, labels)
+        self.check(run, name, labels)
+        return self.drawn[name]
 
     def check(self, run: StoredRun, shift: str, labels: Tensor) -> None:
         if not torch.equal(labels, self.labels[shift]):
@@ -109,7 +120,7 @@ def _draw_run(
     for shift, levels in _shifts(results, run, tests):
         _add_values(values, tests, shift, levels)
         if shift in results.tested_shifts:
-            others = sample.others(run, shift, next(iter(levels.values())).label)
+            others = sample.others(run, shift, [level.label for level in levels.values()])
             pooled[shift] = shift_draws([clean, *levels.values()], counts, others)
         if shift in results.outliers:
             drawn = outlier_set_draws(clean, levels[OUTLIER_LEVEL], counts)

@@ -18,8 +18,9 @@ from falconcal.shifts.matched_levels import matched_strengths
 from falconcal.shifts.noise_blur_contrast import noise_blur_contrast_shifts
 from falconcal.shifts.outlier_sets import OUTLIERS, Outliers, find_outliers, outliers_from
 from falconcal.shifts.sensor_faults import sensor_shifts
-from falconcal.shifts.shift import Shift, shift_context
+from falconcal.shifts.shift import Shift, shift_context, shift_inputs
 from falconcal.shifts.stored import STORED, StoredShift, find_stored, is_stored
+from falconcal.shifts.stored.labelled_parts import shift_from
 from falconcal.shifts.typos import typo_shifts, typos
 from falconcal.shifts.words import word_shifts
 
@@ -70,6 +71,8 @@ __all__ = [
     "outliers_from",
     "sensor_shifts",
     "shift_context",
+    "shift_from",
+    "shift_inputs",
     "typo_shifts",
     "typos",
     "word_shifts",

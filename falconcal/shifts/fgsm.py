@@ -65,8 +65,10 @@ def fgsm(
     return perturb(inputs, gradient.sign(), epsilon, bounds)
 
 
-def perturb(inputs: Tensor, direction: Tensor, epsilon: float, bounds: Bounds | None) -> Tensor:
+def perturb(
+    inputs: Tensor, direction: Tensor, epsilon: float | Tensor, bounds: Bounds | None
+) -> Tensor:
     """Return ``clip(x + eps * range * direction)``; without bounds, range 1 and no clip."""
     if bounds is None:
         return inputs.detach() + epsilon * direction
-    return bounds.clip(inputs.detach() + epsilon * bounds.range * direction)
+    return bounds.clip(inputs.detach() + epsilon * bounds.range_like(inputs) * direction)

@@ -46,5 +46,5 @@ def _crossing(shift: Shift, accuracies: Sequence[float], wanted: float) -> float
             if not shift.graded:
                 return high
             passed = (before - wanted) / (before - after) if before > after else 1.0
-            return low + passed * (high - low)
+            return low + max(passed, 0.0) * (high - low)  # below 0: a model worse than a guess
     return shift.strengths[-1]

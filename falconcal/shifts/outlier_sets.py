@@ -22,8 +22,7 @@ from falconcal.data import (
     is_loader,
     load_named_test,
 )
-from falconcal.data.images import framing_of
-from falconcal.data.streamed_images import StreamedImages
+from falconcal.data.streamed_images import framed_alike
 from falconcal.errors import UsageError, UserError, described, unknown_name_error
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.stored import objectnet
@@ -184,7 +183,7 @@ def _made(
     seed: int,
 ) -> Iterator[Tensor]:
     """Yield as many outliers as the data has examples, each keyed by seed and example."""
-    if data.bounds is None or not data.first(1).inputs.is_floating_point():
+    if data.bounds is None or not data.head(1).inputs.is_floating_point():
         raise UserError(
             f"outliers {name} need data with floating-point inputs and bounds: give the data its "
             "bounds, or choose the test part of a dataset."
@@ -225,7 +224,7 @@ def _inputs_of(
     size: int,
     seed: int,  # noqa: ARG001 - they are what they are
 ) -> Iterator[Tensor]:
-    part = _framed_alike(name, load(), data)
+    part = framed_alike(f"outliers {name}", load(), data)
     if part.bounds != data.bounds:
         raise UserError(
             f"expected outliers {name} in the range of the data, {data.bounds}, got {part.bounds}: "
@@ -235,19 +234,6 @@ def _inputs_of(
         yield inputs
 
 
-def _framed_alike(name: str, part: Part, data: Part) -> Part:
-    """Return outliers framed as the data is, so that no other zoom tells them apart."""
-    if isinstance(part, StreamedImages):
-        return replace(part, framing=framing_of(data))
-    own, wanted = (getattr(one, "framing", None) for one in (part, data))  # None if it has none
-    if own is not None and wanted is not None and own != wanted:
-        raise UserError(
-            f"expected outliers {name} framed as the data is, {wanted}, got {own}: give both the "
-            "same settings, or load the outliers with stream=True."
-        )
-    return part
-
-
 def _check(name: str, inputs: Tensor, data: Part) -> None:
     """Refuse what is not shaped like the data, or has tokens that it has not."""
     if tuple(inputs.shape[1:]) != data.shape:
@@ -255,7 +241,7 @@ def _check(name: str, inputs: Tensor, data: Part) -> None:
             f"expected outliers {name} of the data's shape {data.shape}, got "
             f"{tuple(inputs.shape[1:])}: nothing is resized here, so choose a set of that shape."
         )
-    if inputs.is_floating_point() != data.first(1).inputs.is_floating_point():
+    if inputs.is_floating_point() != data.head(1).inputs.is_floating_point():
         raise UserError(f"expected outliers {name} of the data's kind, got {inputs.dtype}.")
     if data.tokens is not None and int(inputs.max()) >= data.tokens:
         raise UserError(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
+from falconcal.core.model_inputs import BoundModel, Inputs, main_of
 from falconcal.data import Bounds, Part, Texts
 from falconcal.errors import UserError, described
 from falconcal.shifts.keyed_noise import KeyedNoise
@@ -204,8 +205,45 @@ def shift_context(
     )
 
 
+def shift_inputs(
+    shift: Shift,
+    inputs: Inputs,
+    level: int,
+    *,
+    seed: int = 0,
+    examples: Tensor | None = None,
+    **context: Unpack[ShiftContext],
+) -> Inputs:
+    """Return inputs at a level: of several the main one is shifted, but for masked places.
+
+    Args:
+        shift: The shift.
+        inputs: One tensor, (N, ...), or several.
+        level: 0 returns them as they are.
+        seed: The seed of the noise.
+        examples: The numbers of the examples in the data, (N,); from 0 by default.
+        **context: What the shift needs besides, as in ``Shift.at``.
+
+    Returns:
+        The shifted inputs.
+
+    Example:
+        >>> import torch
+        >>> from falconcal import SHIFTS
+        >>> from falconcal.shifts import shift_inputs
+        >>> torch.equal(shift_inputs(SHIFTS["gain"], torch.ones(2, 3), 0), torch.ones(2, 3))
+        True
+    """
+    if isinstance(inputs, Tensor):
+        return shift.at(inputs, level, seed=seed, examples=examples, **context)
+    model = context.get("model")
+    if model is not None:
+        context["model"] = BoundModel(model, inputs)
+    return inputs.with_main(shift.at(inputs.main, level, seed=seed, examples=examples, **context))
+
+
 def _first_inputs(data: Part) -> Tensor:
-    return data.first(OTHERS).inputs  # (M, ...)
+    return main_of(data.head(OTHERS).inputs)  # (M, ...)
 
 
 def _composed(

@@ -10,6 +10,7 @@ from pathlib import Path
 from falconcal.core.registry import check_name
 from falconcal.errors import unknown_name_error
 from falconcal.studies.study import Study, read_study, read_study_file
+from falconcal.studies.study_schema import commented_study, study_schema
 
 STUDIES: dict[str, str] = {
     file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
@@ -18,7 +19,7 @@ STUDIES: dict[str, str] = {
 }
 """The studies that come with the package: their TOML by name."""
 
-__all__ = ["STUDIES", "Study", "find_study"]
+__all__ = ["STUDIES", "Study", "commented_study", "find_study", "study_schema"]
 
 
 def find_study(

@@ -10,6 +10,7 @@ from falconcal.core.registry import name_and_settings
 from falconcal.data import Batches, Dataset, load_named, subset_all_parts, subset_test
 from falconcal.errors import UserError
 from falconcal.models import make_named
+from falconcal.recalibration.calibrator import Calibrator
 from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context
 from falconcal.studies.study import Study
 from falconcal.training.criterion import (
@@ -41,7 +42,23 @@ def train_method(
 ) -> nn.Module:
     """Train a method on a study's network and data, all with one seed."""
     model = make_study_model(study, dataset, seed)
-    return method.fit(model, dataset.training_batches(study.batch_size, seed), validation)
+    train = dataset.training_batches(study.batch_size, seed)
+    return fit_with_drifted(study, dataset, method, model, train, validation)
+
+
+def fit_with_drifted(
+    study: Study,
+    dataset: Dataset,
+    method: Method,
+    model: nn.Module,
+    train: Batches,
+    validation: Batches,
+) -> nn.Module:
+    """Fit a method, a calibrator that asks for it also on the study's drifted sample."""
+    if not isinstance(method, Calibrator) or method.drifted_examples is None:
+        return method.fit(model, train, validation)
+    drifted = study.own_drift.sample(dataset.test)
+    return method.fit(model, train, validation, drifted=drifted)
 
 
 def study_validation(

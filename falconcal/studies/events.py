@@ -25,6 +25,8 @@ class Event:
     record: EpochRecord | None = None
     seconds: float = 0.0
     trace: str = ""  # traceback of a failure
+    measured: int = 0  # levels that are measured, of so many
+    levels: int = 0
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -56,8 +58,9 @@ class RunReporter:
     def epoch(self, record: EpochRecord) -> None:
         self.on_event(Event(self.run, "epoch", record=record))
 
-    def measuring(self, shift: str, level: int) -> None:
-        self.on_event(Event(self.run, "measuring", f"{shift}, level {level}"))
+    def measuring(self, shift: str, level: int, measured: int = 0, levels: int = 0) -> None:
+        text = f"{shift}, level {level}"
+        self.on_event(Event(self.run, "measuring", text, measured=measured, levels=levels))
 
     def end(self, seconds: float) -> None:
         self.on_event(Event(self.run, "done", seconds=seconds))

@@ -11,6 +11,7 @@ from torch import nn
 from falconcal.core.method import Method
 from falconcal.methods.falcon_directions import shift_directions
 from falconcal.recalibration import CalibratedModel
+from falconcal.recalibration.ladder import DRIFTED_COPY
 from falconcal.shifts import kin_among
 from falconcal.studies.study import Study
 
@@ -20,6 +21,7 @@ def fitted_families(method: Method | None, model: nn.Module) -> list[str]:
     families = _copied(model)
     while method is not None:
         families += shift_directions(getattr(method, "directions", ()))
+        families += getattr(method, "trained_shifts", ())
         method = getattr(method, "base", None)
     return list(dict.fromkeys(families))
 
@@ -35,4 +37,7 @@ def kin_record(study: Study, families: list[str]) -> dict[str, Any]:
     """Return what run.json says of them; nothing of a run that was fitted on clean data alone."""
     if not families:
         return {}
+    drifted = study.own_drift.drifted
+    if drifted is not None:  # by the name of the shift that the sample is of
+        families = [drifted.shift if name == DRIFTED_COPY else name for name in families]
     return {"fitted_on": families, "kin": kin_among(study.all_shifts(), families)}

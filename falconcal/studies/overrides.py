@@ -13,6 +13,7 @@ from falconcal.methods import METHODS
 EVERY = "*"  # in the place of a method: all methods that have the setting
 TUNING = ("search", "tuning")  # tables that only ``falconcal tune`` reads
 ENTRIES = ("dataset", "model")
+DRIFTED = "drifted"  # the table of what may be fitted on
 Values = dict[str, Any]  # a study as TOML gives it
 
 
@@ -39,6 +40,8 @@ def set_value(values: Values, key: str, value: Any, known: Collection[str], wher
     if not dot:
         _check_key(RENAMED.get(setting, setting), known, where)
         table = values
+    elif method == DRIFTED:
+        table = values.setdefault(DRIFTED, {})
     elif method in ENTRIES and key.strip().startswith(f"{method}."):
         table = _entry_table(values, method)
     else:

@@ -21,7 +21,8 @@ from falconcal.studies.held_epochs import HeldEpochs
 from falconcal.studies.run_files import is_whole, load_weights, save_weights
 from falconcal.studies.stopwatch import Stopwatch
 from falconcal.studies.store import Store
-from falconcal.studies.study import REFERENCE_METHOD, Study
+from falconcal.studies.study import Study
+from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.training import History, TrainingMethod
 from falconcal.training.history import on_weights
 from falconcal.training.model_setup import weights_to_channels_last

@@ -5,6 +5,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,22 @@ import polars
 from torch import nn
 
 from falconcal.core import distributed
-from falconcal.core.method import Method, build_untrained, chooses_epoch
+from falconcal.core.method import Method, build_untrained, chooses_epoch, with_seed
 from falconcal.core.registry import name_and_settings
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset
 from falconcal.data.part import count_tokens
 from falconcal.errors import UserError
+from falconcal.evaluation.sets_under_shift import sets_under_shift
 from falconcal.evaluation.under_shift import score_under_shift
 from falconcal.inference.model_file import save
 from falconcal.io.atomic import write_text
-from falconcal.io.output_folder import DEFAULT_VARIANT, WEIGHTS_FILE, RunKey
+from falconcal.io.output_folder import SETS_FILE, WEIGHTS_FILE, RunKey
+from falconcal.methods import Ensemble
 from falconcal.models.predict import predict
 from falconcal.recalibration.calibrator import Calibrator
+from falconcal.studies.base_runs import finished_members, joins_finished, runs_of_base
 from falconcal.studies.building import (
+    fit_with_drifted,
     load_study_dataset,
     make_study_model,
     study_validation,
@@ -115,6 +120,8 @@ def _do(context: StudyContext, run: RunKey, reporter: RunReporter) -> None:
 
 def epochs_of(method: Method) -> int:
     """Return how many epochs a method trains for, over all members of an ensemble."""
+    if joins_finished(method):
+        return 0
     base = getattr(method, "base", None)
     inner = getattr(method, "epochs", 0) if base is None else epochs_of(base)
     return int(inner) * int(getattr(method, "size", 1))
@@ -134,6 +141,8 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
         _save(folder / WEIGHTS_FILE, trained.model, own, context.dataset, method, reporter)
         write_table(folder / "history.parquet", trained.history)
         write_table(folder / "scores.parquet", scores)
+        if context.study.conformal is not None:
+            write_table(folder / SETS_FILE, _measured_sets(trained.model, context))
         _write_json(folder / "settings.json", run_settings(context.study, run))
         _write_json(folder / "run.json", origin)
     store.drop_checkpoint(run)
@@ -143,9 +152,22 @@ def _score(model: nn.Module, context: StudyContext, reporter: RunReporter) -> po
     shifts, outliers = context.study.all_shifts(), context.study.all_outliers()
     if context.measure_later:
         shifts, outliers = [], []
-    return score_under_shift(
-        model, context.dataset.test, shifts, outliers, progress=reporter.measuring
-    )
+    levels = 1 + sum(len(shift.levels) - 1 for shift in shifts) + len(outliers)
+    counted = count()
+
+    def progress(shift: str, level: int) -> None:
+        reporter.measuring(shift, level, next(counted), levels)
+
+    return score_under_shift(model, context.dataset.test, shifts, outliers, progress=progress)
+
+
+def _measured_sets(model: nn.Module, context: StudyContext) -> polars.DataFrame:
+    """Return coverage and size of conformal sets, which the validation data calibrate."""
+    seen = predict(model, context.dataset.validation)
+    shifts = [] if context.measure_later else context.study.all_shifts()
+    alpha = context.study.conformal
+    assert alpha is not None
+    return sets_under_shift(model, seen, context.dataset.test, shifts, alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +182,8 @@ class FittedRun:
 
 def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReporter) -> FittedRun:
     study, dataset = context.study.variant(run.variant), context.dataset
+    if joins_finished(method):
+        return _join(context, run, method, reporter)
     if chooses_epoch(method) and "shifted" not in vars(context):
         reporter.note("perturbing the validation data through the reference model")
     validation = context.validation(method)
@@ -204,19 +228,6 @@ def with_seconds_of(earlier: dict[str, Any], seconds: dict[str, float]) -> dict[
     return {name: seconds[name] + earlier[name] for name in seconds if name in earlier}
 
 
-def runs_of_base(study: Study, run: RunKey, method: Method) -> list[RunKey]:
-    """Return the runs of the study that train exactly what the method calibrates."""
-    if not isinstance(method, Calibrator):
-        return []
-    own, plain = study.variant(run.variant), study.variant(DEFAULT_VARIANT)
-    same = [name for name in study.methods if own.method(name, run.seed) == method.base]
-    # where a variant does not change the base, the plain variant has trained it
-    return [
-        RunKey(run.variant if own.differs(plain, name) else DEFAULT_VARIANT, name, run.seed)
-        for name in same
-    ]
-
-
 def without_tested(study: Study, method: Calibrator, reporter: RunReporter) -> Calibrator:
     """Return a calibrator that is fitted on nothing that the study tests, and say what that was."""
     mine = method.ladder.tested_families((*study.shifts, *study.outliers))
@@ -238,7 +249,8 @@ def _calibrate(
     watch, folder = Stopwatch(), base.folder(store.directory)
     model = load_run_model(study, store, dataset, base, method.base)
     train = dataset.train.batches(PREDICTION_BATCH_SIZE)
-    fitted = dataclasses.replace(method, base=None).fit(model, train, validation)
+    alone = dataclasses.replace(method, base=None)
+    fitted = fit_with_drifted(study, dataset, alone, model, train, validation)
     origin = read_json(folder / "run.json")
     spent = with_seconds_of(origin, watch.read("training"))
     record = {**spent, "kept_epoch": origin.get("kept_epoch"), "base": str(base)}
@@ -246,6 +258,29 @@ def _calibrate(
     families = [*origin.get("fitted_on", ()), *fitted_families(method, fitted)]
     families = list(dict.fromkeys(families))
     return FittedRun(fitted, read_table(folder / "history.parquet"), record, families)
+
+
+def _join(context: StudyContext, run: RunKey, method: Ensemble, reporter: RunReporter) -> FittedRun:
+    """Join the models of finished runs; the time of their trainings is counted here too."""
+    study, store = context.study.variant(run.variant), context.store
+    members = finished_members(context.study, store, run, method)
+    reporter.note(f"joining the models of {', '.join(map(str, members))}")
+    watch = Stopwatch()
+    models = [
+        load_run_model(study, store, context.dataset, one, with_seed(method.base, one.seed))
+        for one in members
+    ]
+    spent, folders = watch.read("training"), [one.folder(store.directory) for one in members]
+    records = [read_json(folder / "run.json") for folder in folders]
+    for record in records:
+        spent = with_seconds_of(record, spent)
+    families = [name for record in records for name in record.get("fitted_on", ())]
+    return FittedRun(
+        method.join(models),
+        polars.concat([read_table(folder / "history.parquet") for folder in folders]),
+        {**spent, "kept_epoch": None, "members": list(map(str, members))},
+        list(dict.fromkeys(families)),
+    )
 
 
 def load_run_model(

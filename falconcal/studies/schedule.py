@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from falconcal.core.method import chooses_epoch
 from falconcal.errors import UsageError, unknown_name_error
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
+from falconcal.studies.base_runs import check_enough_seeds, runs_of_base, seeds_of
 from falconcal.studies.reference import REFERENCE_RUN, find_reference, reference_run
-from falconcal.studies.run import StudyContext, runs_of_base
+from falconcal.studies.run import StudyContext
 from falconcal.studies.study import Study
 
 ATTEMPTS = 3  # at a run whose process ends: the cause may lie outside the run
@@ -77,9 +78,12 @@ def runs_of(
 ) -> list[RunKey]:
     """Return the runs of a study, method x variant x seed, those that others build on first.
 
-    The plain variant has all methods, another variant only those that it changes.
+    The plain variant has all methods, another variant only those that it changes. An ensemble of
+    finished runs has one run for as many seeds as it has members.
     """
     chosen = _chosen(f"method of the study {study.name}", methods, study.methods)
+    for name in chosen if methods is not None else ():
+        check_enough_seeds(study, name)
     names = _chosen(
         f"variant of the study {study.name}", variants, (DEFAULT_VARIANT, *study.variants)
     )
@@ -94,7 +98,10 @@ def runs_of(
         raise UsageError(
             f"nothing to run: no variant of {', '.join(names)} changes {', '.join(chosen)}."
         )
-    return [RunKey(*key, seed) for seed in range(study.seeds) for key in keys]
+    seeds = {method: seeds_of(study, method) for method in chosen}
+    return [
+        RunKey(*key, seed) for seed in range(study.seeds) for key in keys if seed < seeds[key[1]]
+    ]
 
 
 def _chosen(kind: str, names: Iterable[str] | None, known: Collection[str]) -> list[str]:

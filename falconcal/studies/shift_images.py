@@ -22,7 +22,7 @@ def write_pictures(
     directory: Path, data: Part, shifts: Iterable[AnyShift], outliers: Iterable[Outliers] = ()
 ) -> None:
     """Write one PNG per shift and per set of outliers into an output folder."""
-    examples = data.first(SHOWN_EXAMPLES)
+    examples = data.head(SHOWN_EXAMPLES)
     for shift in shifts:
         if isinstance(shift, StoredShift) or "model" not in shift.needs:
             # under FGSM each model gets different images

@@ -32,7 +32,7 @@ def shift_overview(
     stored: str | None = None,
 ) -> bytes:
     """Return a PNG of test examples at every level of shifts, by default of the usual ones."""
-    tested = dataset.test.first(examples)
+    tested = dataset.test.head(examples)
     if not tested.inputs.is_floating_point():
         raise UserError(
             f"{dataset.name} is text, which cannot be drawn: print what SHIFTS[name].at returns "

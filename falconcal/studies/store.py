@@ -29,15 +29,18 @@ from falconcal.io.output_folder import (
 )
 from falconcal.methods import METHODS, are_same_class
 from falconcal.studies.run_files import is_whole, read_json, to_json
-from falconcal.studies.study import REFERENCE_METHOD
+from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.training import checkpointing
+from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT
 
 CHECKPOINT_MINUTES, NEVER = 1.0, 10**9  # the end of a training always has a checkpoint
 # between runs that share a folder
 MAY_DIFFER = {"seeds", "title", "note", "stored", "report", MEASURED_LATER}
 # an entry more or less does not change the runs, or the trials, of the others
 MAY_GROW = ("methods", "variants", "search")
-DEVICE_SETTINGS = {"accelerator", "devices", "num_nodes", "strategy"}  # do not change results
+DEVICE_SETTINGS = {  # do not change results
+    "accelerator", "devices", "num_nodes", "strategy", *SETTINGS_WITHOUT_EFFECT,
+}  # fmt: skip
 
 SettingsOf = Callable[[RunKey], dict[str, Any] | None]
 

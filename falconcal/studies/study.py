@@ -9,28 +9,27 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, InstanceOf
 
 from falconcal.core.distributed import settings_for_torchrun
-from falconcal.core.method import Method, chooses_epoch, innermost_method, with_seed
+from falconcal.core.method import Method, innermost_method, with_seed
 from falconcal.core.registry import name_and_settings
 from falconcal.core.settings import Count, StrTuple, as_dict, renamed_settings, settings
 from falconcal.core.trust import NOBODY, Trust, trusting
 from falconcal.data import check_dataset
 from falconcal.errors import UsageError, unknown_name_error
-from falconcal.io.output_folder import DEFAULT_VARIANT, check_names
+from falconcal.io.output_folder import DEFAULT_VARIANT
 from falconcal.io.parsing import parse_toml
 from falconcal.io.report_roles import read_roles
-from falconcal.methods import METHODS, make_method, plain_settings
-from falconcal.models import check_model
+from falconcal.methods import make_method, plain_settings
 from falconcal.shifts import (
     AnyShift,
     Outliers,
     Shift,
-    StoredShift,
     find_computed_shift,
     find_outliers,
     find_shift,
     named_shifts,
 )
 from falconcal.shifts.affine import Centre
+from falconcal.studies.drift import Drift, DriftedSample, LevelEntry
 from falconcal.studies.overrides import (
     TUNING,
     merge,
@@ -39,17 +38,23 @@ from falconcal.studies.overrides import (
     set_value,
     tables_with_setting,
 )
-from falconcal.studies.variants import check_variant, expand_sweeps, without
+from falconcal.studies.study_checks import (
+    check_study_methods,
+    check_study_model,
+    check_study_shifts,
+    check_study_variants,
+)
+from falconcal.studies.variants import expand_sweeps, without
 from falconcal.training.criterion import CRITERIA, FAMILIES
 
 # left out where empty: folders of before them stay valid
 OMITTED_WHEN_EMPTY = {
-    "note", "outliers", "stored", "examples", "test_examples", "selection_examples", "levels",
-    "variants", "report",
+    "note", "outliers", "stored", "drift", "drifted", "examples", "test_examples",
+    "selection_examples", "levels", "variants", "report", "conformal",
 }  # fmt: skip
 CriterionName = Literal["matched_levels", "fixed_levels"]
-REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
 SMOKE = {"examples": 200, "levels": 2}  # of a smoke run, where the study has no other values
+DriftName = Annotated[str, Field(pattern=r"^\w[\w-]*$")]
 MethodName = Annotated[str, Field(pattern=r"^\w[\w.:-]*$")]
 VariantName = Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")]  # also the name of a folder
 Entry = str | dict[str, Any]  # a name, or a table of a name and settings
@@ -95,6 +100,12 @@ class Study:
     """Inputs of no known class: names of datasets, or of ``falconcal list outliers``."""
     stored: str | None = None
     """Folder of the stored shifts, such as ``cifar10_c:fog``."""
+    drift: dict[DriftName, list[LevelEntry]] = Field(default_factory=dict)
+    """Labelled data of your own as levels of shifts, by name: changes of the dataset's settings, or
+    names of other datasets."""
+    drifted: dict[str, Any] | None = None
+    """Which examples of a level of ``drift`` calibrators may be fitted on, as ``DriftedSample``
+    says; no run tests them."""
     examples: Count | None = None
     """Examples of each part to use, for a quick look; None uses all."""
     test_examples: Count | None = None
@@ -103,6 +114,9 @@ class Study:
     """Validation examples that choose the epoch; None uses all."""
     levels: Count | None = None
     """Levels of each shift to use, from the first; None uses all."""
+    conformal: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Fraction of conformal sets that may miss the true class, measured by level in the report;
+    None makes none."""
     methods: Annotated[dict[MethodName, dict[str, Any]], Field(min_length=1)]
     """Settings of each method, by its name or by any other name beside a setting ``method``."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
@@ -154,9 +168,20 @@ class Study:
 
     def find_shifts(self, names: Iterable[str]) -> list[AnyShift]:
         """Return shifts by name, computed or stored."""
-        found = (find_shift(name, self.centre, self.stored, self.trust) for name in names)
+        found = (self._find(name) for name in names)
         # stored shifts have the levels that are on disk
         return [self._cut(one) if isinstance(one, Shift) else one for one in found]
+
+    def _find(self, name: str) -> AnyShift:
+        if name in self.drift:
+            return self.own_drift.shift(name)
+        return find_shift(name, self.centre, self.stored, self.trust)
+
+    @property
+    def own_drift(self) -> Drift:
+        """Its labelled data of other times or sites, and what of it may be fitted on."""
+        drifted = None if self.drifted is None else DriftedSample(**self.drifted)
+        return Drift(self.drift, drifted, self.dataset, self.trust, self.levels, self.examples)
 
     def find_computed(self, names: Iterable[str]) -> list[Shift]:
         """Return computed shifts by name, with the centre and the levels of the study."""
@@ -243,8 +268,8 @@ def with_devices(study: Study, where: Mapping[str, Any]) -> Study:
             trained = innermost_method(study.method(name))
             table |= {key: value for key, value in where.items() if hasattr(trained, key)}
     changed = replace(study, methods=methods)
-    _check_methods(changed)
-    _check_variants(changed)
+    check_study_methods(changed)
+    check_study_variants(changed)
     return changed
 
 
@@ -255,9 +280,9 @@ def with_tests(study: Study, shifts: Iterable[str], outliers: Iterable[str]) -> 
     if not further and not sets:
         return study
     grown = replace(study, shifts=(*study.shifts, *further), outliers=(*study.outliers, *sets))
-    _check_shifts(grown)
-    _check_methods(grown)
-    _check_variants(grown)
+    check_study_shifts(grown)
+    check_study_methods(grown)
+    check_study_variants(grown)
     return grown
 
 
@@ -296,10 +321,11 @@ def read_study(
         trust = trust.typed(value)
     study = replace(_make_study(values, source), trust=trust)
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
-    _check_model(study)
-    _check_shifts(study)
-    _check_methods(study)
-    _check_variants(study)
+    check_study_model(study)
+    study.own_drift.check()
+    check_study_shifts(study)
+    check_study_methods(study)
+    check_study_variants(study)
     read_roles(study.report, study.methods)
     return study
 
@@ -374,72 +400,3 @@ def _seedless(values: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if name != "seed"
     }
-
-
-def _check_model(study: Study) -> None:
-    check_model(*name_and_settings("model", study.model), study.trust)
-
-
-def _check_variants(study: Study) -> None:
-    """Make every method of every variant once."""
-    for name, changes in study.variants.items():
-        check_variant(name, changes, study.methods)
-        try:
-            variant = study.variant(name)
-            _check_model(variant)
-            _check_methods(variant)
-        except UsageError as error:
-            text = str(error)
-            raise UsageError(
-                text if text.startswith("variants.") else f"variants.{name}: {text}"
-            ) from None
-
-
-def _check_shifts(study: Study) -> None:
-    names = study.tested
-    check_names("shift", names)
-    study.all_outliers()  # finds each of them
-    for shift in study.all_shifts():
-        if isinstance(shift, StoredShift) and shift.name in study.selection_shifts:
-            raise UsageError(
-                f"shift {shift.name!r} is made of test images, so no settings can be chosen by it."
-            )
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"shift {name!r} is named twice: a shift is either tested or used to choose "
-                "settings, name it once."
-            )
-
-
-def _check_untested(study: Study, name: str, directions: Iterable[str]) -> None:
-    """Refuse a method that calibrates on what the study tests."""
-    both = named_shifts(study.shifts) & named_shifts(directions)
-    if both:
-        raise UsageError(
-            f"methods.{name}: directions holds {', '.join(sorted(both))}, which the study tests: a "
-            "study never calibrates on what it tests. Take it out of directions or of shifts."
-        )
-
-
-def _check_methods(study: Study) -> None:
-    """Make every method once, so that a wrong setting is found before a run."""
-    check_names("method", study.methods)
-    for name in study.methods:
-        if name in METHODS and study.methods[name].get("method", name) != name:
-            raise UsageError(
-                f"methods.{name}: {name} is the name of another method: choose another name."
-            )
-        trained = innermost_method(study.method(name))
-        if hasattr(trained, "base"):
-            raise UsageError(
-                f'methods.{name}: expected base = "METHOD", a method of the study whose model is '
-                "calibrated, or a table base of its own; without it an untrained network "
-                "would be calibrated."
-            )
-        _check_untested(study, name, getattr(trained, "directions", ()))
-        if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
-            raise UsageError(
-                f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '
-                "in the study: its model perturbs the validation data."
-            )

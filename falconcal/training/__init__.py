@@ -5,6 +5,7 @@ from falconcal.training.checkpoints import checkpointing
 from falconcal.training.history import EpochRecord, History, on_epoch
 from falconcal.training.losses import calibration_loss, predictive_entropy_loss
 from falconcal.training.objectives import Objective, adam, annealed, clean_terms, l2_terms
+from falconcal.training.recipe import Recipe
 from falconcal.training.step import Step
 from falconcal.training.training_method import TrainingMethod
 
@@ -13,6 +14,7 @@ __all__ = [
     "EpochRecord",
     "History",
     "Objective",
+    "Recipe",
     "Step",
     "TrainingMethod",
     "adam",

@@ -1,6 +1,7 @@
 """Batches as training takes them: grouped into steps, divided among processes, counted."""
 
 from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -11,10 +12,12 @@ from falconcal.core.batch import Batch, check_reiterable, checked_batches
 from falconcal.data import Batches
 from falconcal.data.part import TensorBatches
 
+One = TypeVar("One")  # a batch
 
-def accumulation_groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
+
+def accumulation_groups(batches: Iterable[One], size: int) -> Iterator[list[One]]:
     """Yield lists of batches that make one step together; the last may be shorter."""
-    group: list[Batch] = []
+    group: list[One] = []
     for batch in batches:
         group.append(batch)
         if len(group) == size:
@@ -34,7 +37,7 @@ def batches_of_process(batches: Batches, fabric: Fabric) -> Batches:
     if fabric.world_size == 1:
         return batches
     if isinstance(batches, DataLoader):
-        return fabric.setup_dataloaders(batches, move_to_device=False)  # type: ignore[return-value]
+        return fabric.setup_dataloaders(batches, move_to_device=False)
     return BatchSlices(batches, fabric.global_rank, fabric.world_size)
 
 
@@ -74,7 +77,6 @@ class BatchSlices:
             self.whole.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
-        for inputs, labels in checked_batches(self.whole):
-            if len(inputs) >= self.parts:
-                mine = (tensor.tensor_split(self.parts)[self.part] for tensor in (inputs, labels))
-                yield tuple(mine)  # type: ignore[misc]
+        for batch in checked_batches(self.whole):
+            if len(batch[1]) >= self.parts:
+                yield batch.split(self.parts)[self.part]

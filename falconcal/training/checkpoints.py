@@ -48,6 +48,7 @@ class StoredPosition:
     batches: NonNegativeInt
     counts: dict[str, Count]
     random: dict[str, dict[str, Any]]
+    taken: NonNegativeInt = 0
 
 
 RECORDS = pydantic.TypeAdapter(list[EpochRecord])
@@ -216,6 +217,7 @@ def _position_metadata(state: TrainingState, tensors: dict[str, Tensor]) -> dict
         "steps": state.steps,
         "batches": state.batches,
         "counts": state.counts,
+        "taken": state.taken,
         "random": {
             name: _random_metadata(name, one, tensors)
             for name, one in states.items()
@@ -228,6 +230,7 @@ def _restore_position(
     state: TrainingState, stored: StoredPosition, tensors: dict[str, Tensor]
 ) -> None:
     state.epoch, state.steps, state.batches = stored.epoch, stored.steps, stored.batches
+    state.taken = stored.taken
     state.counts, state.sums = dict(stored.counts), _under("sum", tensors)
     states = {name: _restored_random(name, one, tensors) for name, one in stored.random.items()}
     state.start, state.resumed = states.get("start"), states["now"]

@@ -59,3 +59,8 @@ class TrainingSettings:
     """How several processes train together, as Lightning Fabric names it."""
     precision: Precision = "32-true"
     """Number format of training, as Lightning Fabric names it."""
+    reuse_memory: bool = True
+    """Whether freed memory is kept for the next step, on Linux CPUs: faster, the same numbers."""
+
+
+SETTINGS_WITHOUT_EFFECT = ("reuse_memory",)  # on what is trained: a checkpoint may have another

@@ -11,22 +11,25 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from falconcal.core.batch import check_batches, check_reiterable, checked_batches
+from falconcal.core.model_inputs import Inputs, map_inputs
 from falconcal.core.module_state import check_module, submodules_in_eval, to_weights_dtype
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import as_dict
 from falconcal.data import Batches, Bounds
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.training.batches import batches_of_process, count_examples
 from falconcal.training.checkpoints import Checkpoint
-from falconcal.training.common_settings import TrainingSettings
+from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT, TrainingSettings
 from falconcal.training.model_setup import set_dropout, weights_to_channels_last
 from falconcal.training.objectives import Objective
 from falconcal.training.precision import as_precise
+from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe
 from falconcal.training.step import (
     AuxiliaryNetwork,
     StatedBounds,
@@ -35,7 +38,7 @@ from falconcal.training.step import (
     bounds_of,
 )
 
-MakeAuxiliary = Callable[[Tensor, Bounds | None], dict[str, nn.Module]]
+MakeAuxiliary = Callable[[Inputs, Bounds | None], dict[str, nn.Module]]
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,13 @@ class TrainingTask:
 
     model: nn.Module
     train: Batches
-    validation: Batches
+    validation: Batches | None
     objectives: list[Objective]
     settings: TrainingSettings
     stated_bounds: StatedBounds
     make_auxiliary: MakeAuxiliary | None
     checkpoint: Checkpoint | None
+    recipe: Recipe = NO_RECIPE
     result_file: Path | None = None  # where the result goes; None is into the model
 
 
@@ -65,6 +69,7 @@ class TrainingContext:
     optimizers: list[Optimizer]  # one per objective
     wrapped_optimizers: list[Any]
     resting: list[nn.Module]  # submodules that stay in inference mode
+    scheduler: LRScheduler | None = None  # of the model's own optimiser
 
     @property
     def model(self) -> nn.Module:
@@ -81,26 +86,33 @@ class TrainingContext:
             weights |= {f"{name}: {key}": value for key, value in network.state_dict().items()}
         shapes = {name: list(value.shape) for name, value in weights.items()}
         names = [objective.name for objective in self.task.objectives]
-        return {"settings": as_dict(self.settings), "objectives": names, "weights": shapes}
+        settings = as_dict(self.settings)
+        for name in SETTINGS_WITHOUT_EFFECT:
+            settings.pop(name, None)
+        return {"settings": settings, "objectives": names, "weights": shapes}
 
 
 def check_given(model: object, train: object, validation: object) -> None:
     """Refuse what cannot be a model and batches, before anything is done with them."""
     check_module(model)
     check_batches(train, "training")
-    check_batches(validation, "validation")
+    if validation is not None:
+        check_batches(validation, "validation")
 
 
 def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
     """Check the data, prepare the model, and give networks and optimisers to Fabric."""
     check_reiterable(task.train, "training")
-    check_reiterable(task.validation, "validation")
+    if task.validation is not None:
+        check_reiterable(task.validation, "validation")
     if task.settings.dropout is not None:
         set_dropout(task.model, task.settings.dropout)
     steps, networks = _inspect_data(task)
     weights_to_channels_last(task.model)
     resting = submodules_in_eval(task.model)
-    optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in task.objectives]
+    objectives = with_own_optimizer(task.objectives, task.recipe)
+    optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in objectives]
+    scheduler = task.recipe.schedule(optimizers[model_objective(objectives)])
     wrapped, auxiliary, stepped = _wrap_networks(fabric, task, networks, optimizers)
     steps = replace(
         steps,
@@ -110,7 +122,23 @@ def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
         convert=partial(_to_fabric, fabric, task.model),
     )
     batches = batches_of_process(task.train, fabric)
-    return TrainingContext(task, fabric, batches, steps, networks, optimizers, stepped, resting)
+    return TrainingContext(
+        task, fabric, batches, steps, networks, optimizers, stepped, resting, scheduler
+    )
+
+
+def model_objective(objectives: list[Objective]) -> int:
+    """Return the number of the objective that trains the model on clean batches: its first."""
+    return next(number for number, one in enumerate(objectives) if one.network is None)
+
+
+def with_own_optimizer(objectives: list[Objective], recipe: Recipe) -> list[Objective]:
+    """Return the objectives, that of the model with the optimiser of a recipe."""
+    if recipe.optimizer is None:
+        return objectives
+    first = model_objective(objectives)
+    own = replace(objectives[first], optimizer=recipe.optimizer)
+    return [*objectives[:first], own, *objectives[first + 1 :]]
 
 
 def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]]:
@@ -130,16 +158,23 @@ def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]
         bounds=bounds,
         perturbation_point=point,
         training_examples=examples,
+        base_loss=_base_loss(task),
     )
     return steps, _auxiliary_networks(task, inputs, bounds)
 
 
-def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Tensor) -> Tensor:
+def _base_loss(task: TrainingTask) -> ExampleLoss:
+    recipe = task.recipe
+    return ExampleLoss(recipe.loss, recipe.label_smoothing, recipe.weights_of(task.train))
+
+
+def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Inputs) -> Inputs:
     """Return inputs on the device of training, in the type of the weights and its precision."""
-    return as_precise(fabric, to_weights_dtype(model, fabric.to_device(inputs)))
+    there = to_weights_dtype(model, map_inputs(fabric.to_device, inputs))
+    return map_inputs(partial(as_precise, fabric), there)
 
 
-def _first_inputs(task: TrainingTask) -> Tensor:
+def _first_inputs(task: TrainingTask) -> Inputs:
     """Return the inputs of the first batch, which says what the data looks like."""
     with torch.random.fork_rng():
         inputs, _ = next(iter(checked_batches(task.train)), (torch.empty(0), None))
@@ -147,7 +182,7 @@ def _first_inputs(task: TrainingTask) -> Tensor:
 
 
 def _auxiliary_networks(
-    task: TrainingTask, inputs: Tensor, bounds: Bounds | None
+    task: TrainingTask, inputs: Inputs, bounds: Bounds | None
 ) -> dict[str, nn.Module]:
     if task.make_auxiliary is None:
         return {}
@@ -165,7 +200,10 @@ def _optimizer(objective: Objective, network: nn.Module) -> Optimizer:
     parameters = [weight for weight in network.parameters() if weight.requires_grad]
     if not parameters:
         raise UserError("expected weights to train, got a model whose every weight is frozen.")
-    return objective.optimizer(parameters)
+    made = objective.optimizer(parameters)
+    if not isinstance(made, Optimizer):
+        raise UserError(f"expected the optimizer to make an optimiser, got {described(made)}.")
+    return made
 
 
 def _wrap_networks(

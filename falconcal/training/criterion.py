@@ -17,16 +17,18 @@ far away, and a mean of errors of opposite sign says nothing. It is kept to repe
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from falconcal.core.batch import checked_batches
+from falconcal.core.model_inputs import Inputs, join_inputs, main_of, with_main
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Bounds, Examples, Part, sample
 from falconcal.metrics import Scores, accuracy, expected_calibration_error
 from falconcal.models.predict import predict
-from falconcal.shifts import Shift, matched_strengths, shift_context
+from falconcal.shifts import Shift, matched_strengths, shift_context, shift_inputs
 from falconcal.shifts.fgsm import EPSILONS, perturb
 
 ACCURACY_SLACK = 0.01
@@ -61,8 +63,10 @@ FIXED_LEVELS = CRITERIA["fixed_levels"]
 
 # crafted families by the kind of data, for criteria whose levels are matched; of twelve families of
 # images those that rank networks as the tested shifts do: docs/results/criterion.md
+IMAGE_FAMILIES = ("elastic_warp", "patch_shuffle", "occlusion")
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "image": ("elastic_warp", "patch_shuffle", "occlusion"),
+    "image": IMAGE_FAMILIES,
+    "sequence": IMAGE_FAMILIES,  # of pixels: shifts act on the image before it is read
     "signal": ("sensor_noise", "gain", "group_offset", "time_warp"),
     "text": ("word_drop", "word_shuffle"),
 }
@@ -102,7 +106,7 @@ class ShiftedValidation:
 
     whole: Part
     clean: Examples  # those that the criterion is computed on
-    families: Mapping[str, tuple[Tensor, ...]]  # name -> inputs (N, ...) of each level
+    families: Mapping[str, tuple[Any, ...]]  # name -> inputs (N, ...) of each level
     criterion: Criterion = FIXED_LEVELS
     required: Requirements = Requirements()  # it is frozen
 
@@ -114,7 +118,7 @@ class ShiftedValidation:
     def bounds(self) -> Bounds | None:
         return self.whole.bounds
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.whole.batches(PREDICTION_BATCH_SIZE))
 
 
@@ -131,8 +135,8 @@ def shifted_validation(
     are whole numbers and cannot be moved along a gradient, so they have no family of FGSM.
     """
     clean = sample(data, examples)
-    clean = clean.first(len(clean))
-    families: dict[str, tuple[Tensor, ...]] = {}
+    clean = clean.head(len(clean))
+    families: dict[str, tuple[Inputs, ...]] = {}
     if criterion.clean_family:
         families["clean"] = (clean.inputs,)
     if criterion.fgsm and clean.inputs.is_floating_point():
@@ -162,9 +166,9 @@ def _requirements(reference: nn.Module, clean: Examples, criterion: Criterion) -
     )
 
 
-def _shifted(shift: Shift, reference: nn.Module, clean: Examples) -> tuple[Tensor, ...]:
+def _shifted(shift: Shift, reference: nn.Module, clean: Examples) -> tuple[Inputs, ...]:
     context = shift_context(clean, 0, clean.labels, reference)
-    return tuple(shift.at(clean.inputs, level, **context) for level in shift.levels[1:])
+    return tuple(shift_inputs(shift, clean.inputs, level, **context) for level in shift.levels[1:])
 
 
 def _matched(shift: Shift, reference: nn.Module, clean: Examples) -> Shift:
@@ -179,17 +183,19 @@ def _matched(shift: Shift, reference: nn.Module, clean: Examples) -> Shift:
     return replace(shift, strengths=(shift.strengths[0], *strengths))
 
 
-def level_scores(model: nn.Module, clean: Examples, levels: Sequence[Tensor]) -> list[Scores]:
+def level_scores(model: nn.Module, clean: Examples, levels: Sequence[Inputs]) -> list[Scores]:
     """Return the scores of the same examples at several levels."""
-    predictions = predict(model, clean.repeated(torch.cat(tuple(levels))), single_process=True)
+    predictions = predict(model, clean.repeated(join_inputs(levels)), single_process=True)
     return predictions.scores().split(len(clean))
 
 
-def _attacked(reference: nn.Module, clean: Examples) -> tuple[Tensor, ...]:
+def _attacked(reference: nn.Module, clean: Examples) -> tuple[Inputs, ...]:
     """Return the inputs under FGSM at every epsilon; one gradient serves all of them."""
     gradients = (input_gradient(reference, *pair) for pair in clean.batches(PREDICTION_BATCH_SIZE))
     direction = torch.cat([gradient.sign() for gradient in gradients])  # (N, ...)
-    return tuple(perturb(clean.inputs, direction, epsilon, clean.bounds) for epsilon in EPSILONS)
+    main, bounds = main_of(clean.inputs), clean.bounds
+    moved = (perturb(main, direction, epsilon, bounds) for epsilon in EPSILONS)
+    return tuple(with_main(clean.inputs, one) for one in moved)
 
 
 def validation_criterion(
@@ -220,5 +226,7 @@ def _mean_ece(levels: Sequence[Scores]) -> float:
 
 def _in_memory(validation: Batches, bounds: Bounds | None) -> Examples:
     parts = list(checked_batches(validation))
-    inputs, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return Examples(inputs, labels, bounds, getattr(validation, "classes", None))
+    inputs, labels = zip(*parts, strict=True)
+    return Examples(
+        join_inputs(inputs), torch.cat(labels), bounds, getattr(validation, "classes", None)
+    )

@@ -22,8 +22,10 @@ from falconcal.core.batch import Batch, checked_batches
 from falconcal.core.distributed import (
     broadcast_from_first,
     close_process_group,
+    started_processes,
     take_statistics_from_first,
 )
+from falconcal.core.freed_memory import freed_memory_kept
 from falconcal.core.module_state import flush_denormals, train_except
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
@@ -45,7 +47,8 @@ from falconcal.training.context import (
 )
 from falconcal.training.history import EpochRecord, StopReason, publish, show_weights
 from falconcal.training.objectives import Objective
-from falconcal.training.precision import of_precision
+from falconcal.training.precision import check_bfloat16, of_precision
+from falconcal.training.recipe import NO_RECIPE, Recipe, fast_forward
 from falconcal.training.run_steps import run_steps
 from falconcal.training.selection import EpochSelector
 from falconcal.training.state import TrainingState
@@ -55,11 +58,12 @@ from falconcal.training.step import StatedBounds, Step, check_batch, make_step
 def fit_objectives(
     model: nn.Module,
     train: Batches,
-    validation: Batches,
+    validation: Batches | None,
     objectives: list[Objective],
     settings: TrainingSettings,
     bounds: StatedBounds = None,
     auxiliary: MakeAuxiliary | None = None,
+    recipe: Recipe = NO_RECIPE,
 ) -> nn.Module:
     """Train the model in place, keep the epoch asked for, and return it in inference mode.
 
@@ -68,9 +72,10 @@ def fit_objectives(
     if isinstance(validation, Part):
         validation = validation.batches(PREDICTION_BATCH_SIZE)
     check_given(model, train, validation)
+    _check_validation(settings, validation)
     checkpoint = next_checkpoint()
     task = TrainingTask(
-        model, train, validation, objectives, settings, bounds, auxiliary, checkpoint
+        model, train, validation, objectives, settings, bounds, auxiliary, checkpoint, recipe
     )
     fabric = make_fabric(settings)
     if isinstance(fabric.strategy.launcher, _MultiProcessingLauncher):
@@ -78,9 +83,18 @@ def fit_objectives(
     else:
         fabric.launch()
         _train(fabric, task)
-    if fabric.global_rank == 0:
+    if fabric.global_rank == 0 and validation is not None:
         warn_of_predictions(model, validation, settings.seed)
     return model.eval()
+
+
+def _check_validation(settings: TrainingSettings, validation: Batches | None) -> None:
+    """Refuse to choose an epoch by data that is not there."""
+    if validation is None and (settings.keep == "best" or settings.patience is not None):
+        raise UserError(
+            "fit needs validation=, batches that choose the epoch, got None: give them, or leave "
+            'keep="best" and patience out.'
+        )
 
 
 def warn_of_predictions(model: nn.Module, validation: Batches, seed: int) -> None:
@@ -93,16 +107,20 @@ def warn_of_predictions(model: nn.Module, validation: Batches, seed: int) -> Non
 
 def make_fabric(settings: TrainingSettings) -> Fabric:
     """Return Fabric for the settings; processes are spawned unless they were started already."""
-    strategy = settings.strategy
-    if strategy == "auto" and settings.devices * settings.num_nodes > 1:
+    strategy, devices, nodes = settings.strategy, settings.devices, settings.num_nodes
+    if devices * nodes == 1:  # not stated: torchrun's processes train together, not each for itself
+        devices, nodes = started_processes()
+    if strategy == "auto" and devices * nodes > 1:
         strategy = "ddp" if "LOCAL_RANK" in os.environ else "ddp_spawn"
-    return Fabric(
+    fabric = Fabric(
         accelerator=settings.accelerator,
-        devices=settings.devices,
-        num_nodes=settings.num_nodes,
+        devices=devices,
+        num_nodes=nodes,
         strategy=strategy,
         **of_precision(settings.precision),
     )
+    check_bfloat16(fabric)
+    return fabric
 
 
 def _run_in_processes(fabric: Fabric, task: TrainingTask) -> None:
@@ -144,8 +162,9 @@ def _process_error(result_file: Path, error: Exception) -> Exception:
 def _train(fabric: Fabric, task: TrainingTask) -> None:
     """Train from the start, or from the checkpoint, to the end."""
     rank, seed = fabric.global_rank, task.settings.seed
+    kept = freed_memory_kept(task.settings.reuse_memory and fabric.device.type == "cpu")
     # iterating over a DataLoader draws random numbers too
-    with flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
+    with kept, flush_denormals(), seeded_random(combined_seed(seed, rank) if rank else seed):
         context = make_context(fabric, task)
         state = _resumed_state(context)
         while not state.ended:
@@ -169,6 +188,8 @@ def _resumed_state(context: TrainingContext) -> TrainingState:
     )
     if task.checkpoint is not None:
         load_checkpoint(task.checkpoint, context.identity(), state, task.settings)
+        if context.scheduler is not None:
+            fast_forward(context.scheduler, state.taken)
     for record in state.records if task.result_file is None else []:
         publish(record)
     return state
@@ -179,6 +200,7 @@ def _make_selector(context: TrainingContext) -> EpochSelector | None:
     if settings.keep == "last" and settings.patience is None:
         return None
     agree = broadcast_from_first if context.fabric.world_size > 1 else None
+    assert context.task.validation is not None  # checked at the door
     return EpochSelector(
         context.task.validation, settings.epochs, context.steps.bounds, settings.patience, agree
     )
@@ -232,6 +254,8 @@ def _train_epoch(context: TrainingContext, state: TrainingState) -> dict[str, fl
         steps = [_next_step(context, state, batch) for batch in group]
         objectives, optimizers = context.task.objectives, context.wrapped_optimizers
         state.add(run_steps(context.fabric, steps, objectives, optimizers, settings.clip_norm))
+        if context.scheduler is not None:
+            context.scheduler.step()
         if state.average is not None:
             state.average.update()
         if checkpoint is not None and checkpoint.due_now():

@@ -20,6 +20,7 @@ from falconcal.metrics.binning import bin_index
 EntropyForm = Literal["renormalised", "literal"]
 CalibrationForm = Literal["half_sum", "root"]
 Total = Callable[[Tensor], Tensor]
+Average = Callable[[Tensor], Tensor]  # of one value per example
 EvidentialForm = Literal["squares", "log", "digamma"]
 
 
@@ -77,6 +78,7 @@ def calibration_loss(
     bins: int = 10,
     form: CalibrationForm = "half_sum",
     total: Total = lambda value: value,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return L_adv of equation 3: the distance of each confidence from the accuracy of its bin.
 
@@ -90,6 +92,8 @@ def calibration_loss(
             ``root`` is the root of that sum, as in the paper.
         total: Sums a tensor over the processes that divide a batch among them: the bins are those
             of the whole batch, and the losses of the processes add up to that of the whole.
+        weights: How much each example counts, (N,), in the bins and in the sum; None counts all
+            alike.
 
     Returns:
         A scalar with a gradient.
@@ -108,8 +112,10 @@ def calibration_loss(
     _check_form(form, CalibrationForm)
     _check_logits(logits, labels)
     confidence, predicted = at_least_float32(logits).softmax(1).max(1)  # (N,), (N,)
-    accuracy = bin_accuracy(confidence.detach(), predicted == labels, bins, total)  # (N,)
-    squares = (accuracy - confidence).square().sum()
+    correct = predicted == labels
+    accuracy = bin_accuracy(confidence.detach(), correct, bins, total, weights)  # (N,)
+    squares = (accuracy - confidence).square()  # (N,)
+    squares = squares.sum() if weights is None else (weights * squares).sum()
     if form == "half_sum":
         return 0.5 * squares
     # the root has an infinite slope at 0, where the batch is calibrated: no step is wanted there;
@@ -133,14 +139,30 @@ def _check_logits(logits: object, labels: object) -> None:
 
 
 def bin_accuracy(
-    confidence: Tensor, correct: Tensor, bins: int, total: Total = lambda value: value
+    confidence: Tensor,
+    correct: Tensor,
+    bins: int,
+    total: Total = lambda value: value,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return for each example the accuracy of the bin it falls into: (N,), (N,) -> (N,)."""
     # NaN has no bin; it stays in the loss through the confidence, and training reports it there
     index = bin_index(confidence.nan_to_num(), bins)  # (N,)
+    if weights is not None:
+        return _weighted_accuracy(index, correct, bins, total, weights).to(confidence.dtype)
     counts = total(torch.bincount(index, minlength=bins))  # (M,)
     hits = total(torch.bincount(index, weights=correct.double(), minlength=bins))  # (M,)
     return (hits / counts.clamp_min(1))[index].to(confidence.dtype)
+
+
+def _weighted_accuracy(
+    index: Tensor, correct: Tensor, bins: int, total: Total, weights: Tensor
+) -> Tensor:
+    """Return for each example the weighted accuracy of its bin: (N,)."""
+    wide = weights.double()
+    mass = total(torch.bincount(index, weights=wide, minlength=bins))  # (M,)
+    hits = total(torch.bincount(index, weights=wide * correct.double(), minlength=bins))  # (M,)
+    return (hits / mass.clamp_min(torch.finfo(mass.dtype).tiny))[index]
 
 
 def l2_penalty(model: nn.Module) -> Tensor:
@@ -159,15 +181,22 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
     return functional.cross_entropy(at_least_float32(logits), labels, label_smoothing=smoothing)
 
 
-def focal_loss(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
+def focal_loss(
+    logits: Tensor, labels: Tensor, gamma: float, average: Average = torch.mean
+) -> Tensor:
     """Return the mean of -(1 - p_y)^gamma log p_y: Lin et al. 2017, equation 4."""
     log_probs = at_least_float32(logits).log_softmax(1).gather(1, labels[:, None])[:, 0]  # (N,)
     # at p_y = 1 a power below 1 has an infinite slope, times a log of 0: no step is wanted there
     wrong = (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny)
-    return -(wrong**gamma * log_probs).mean()
+    return -average(wrong**gamma * log_probs)
 
 
-def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "squares") -> Tensor:
+def evidential_loss(
+    log_alpha: Tensor,
+    labels: Tensor,
+    form: EvidentialForm = "squares",
+    average: Average = torch.mean,
+) -> Tensor:
     """Return the mean expected loss under Dir(alpha), given log alpha (N, C): Sensoy et al. 2018.
 
     ``squares`` is equation 5, ``log`` the likelihood of equation 3, ``digamma`` the expected
@@ -179,12 +208,12 @@ def evidential_loss(log_alpha: Tensor, labels: Tensor, form: EvidentialForm = "s
     strength = alpha.sum(1, keepdim=True)  # (N, 1)
     if form == "squares":
         probs = alpha / strength
-        return ((truth - probs).square() + probs * (1 - probs) / (strength + 1)).sum(1).mean()
+        return average(((truth - probs).square() + probs * (1 - probs) / (strength + 1)).sum(1))
     function = torch.log if form == "log" else torch.digamma
-    return (truth * (function(strength) - function(alpha))).sum(1).mean()
+    return average((truth * (function(strength) - function(alpha))).sum(1))
 
 
-def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
+def misleading_evidence(log_alpha: Tensor, labels: Tensor, average: Average = torch.mean) -> Tensor:
     """Return the mean KL(Dir(y + (1 - y) * alpha) || Dir(1)), given log alpha: Sensoy et al."""
     alpha = at_least_float32(log_alpha).exp()
     truth = functional.one_hot(labels, alpha.shape[1]).bool()
@@ -192,7 +221,7 @@ def misleading_evidence(log_alpha: Tensor, labels: Tensor) -> Tensor:
     strength = alpha.sum(1, keepdim=True)  # (N, 1)
     spread = torch.lgamma(strength)[:, 0] - torch.lgamma(alpha).sum(1)
     pull = ((alpha - 1) * (torch.digamma(alpha) - torch.digamma(strength))).sum(1)
-    return (spread - math.lgamma(alpha.shape[1]) + pull).mean()
+    return average(spread - math.lgamma(alpha.shape[1]) + pull)
 
 
 def divergence_from_uniform(logits: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from falconcal.training.common_settings import TrainingSettings
-from falconcal.training.losses import cross_entropy, l2_penalty
+from falconcal.training.losses import l2_penalty
 from falconcal.training.step import Step
 
 
@@ -80,7 +80,7 @@ def clean_terms(settings: TrainingSettings, step: Step) -> dict[str, Tensor]:
 
 def data_terms(settings: TrainingSettings, step: Step, logits: Tensor) -> dict[str, Tensor]:
     """Return the terms of ``clean_terms`` for logits that are computed already."""
-    return {"cross_entropy": cross_entropy(logits, step.labels), **l2_terms(settings, step)}
+    return {"cross_entropy": step.cross_entropy(logits), **l2_terms(settings, step)}
 
 
 def l2_terms(settings: TrainingSettings, step: Step) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.model_inputs import main_of
 from falconcal.errors import UserError
 from falconcal.training.objectives import Objective
 from falconcal.training.step import Step, TrainingProcesses
@@ -81,8 +82,9 @@ def _backward(
         engine.backward(total if scale == 1 else scale * total)
     if keep and step.kept_point is not None:
         step.input_gradient, step.kept_point = step.kept_point.grad, None
-        step.inputs.requires_grad_(False)
-        step.inputs.grad = None
+        main = main_of(step.inputs)
+        main.requires_grad_(False)
+        main.grad = None
     return {name: term.detach() for name, term in terms.items()}
 
 

@@ -34,6 +34,7 @@ class TrainingState:
     epoch: int = 1
     steps: int = 0  # done in this epoch
     batches: int = 0
+    taken: int = 0  # steps since the start of training
     sums: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     start: RandomState | None = None  # random numbers at the start of the epoch
@@ -65,6 +66,7 @@ class TrainingState:
     def add(self, terms: Terms) -> None:
         """Count a step and add its terms to their sums."""
         self.steps += 1
+        self.taken += 1
         for objective, values in terms.items():
             for term, value in values.items():
                 name = f"{objective}/{term}"

@@ -6,12 +6,14 @@ training from it by ``make_step``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from falconcal.core.batch import Batch
+from falconcal.core.model_inputs import Inputs, call_model, main_of, map_inputs
 from falconcal.core.module_state import channels_last, explain_model_errors
 from falconcal.core.perturbation_point import PerturbationPoint
 from falconcal.core.randomness import combined_seed
@@ -19,6 +21,8 @@ from falconcal.data import Batches, Bounds
 from falconcal.data.input_checks import check_inputs, check_labels
 from falconcal.errors import UserError
 from falconcal.models.predict import check_logits
+from falconcal.training.losses import cross_entropy
+from falconcal.training.recipe import PLAIN_LOSS, ExampleLoss
 
 StatedBounds = Bounds | Literal["data"] | None
 
@@ -48,7 +52,7 @@ class TrainingProcesses:
             return mine
         return int(self.total(torch.tensor(mine, device=parts[0].device)))
 
-    def span(self, part: Tensor) -> tuple[int, int]:
+    def span(self, part: Inputs) -> tuple[int, int]:
         """Return the number of examples before this process's part, and in the whole batch."""
         if self.count == 1:
             return 0, len(part)
@@ -90,6 +94,9 @@ class Step:
         input_gradient: The gradient at the point, left by an objective that keeps it.
         keep_input_gradient: Whether the clean pass must leave that gradient.
         kept_point: The point of the clean pass whose gradient is kept.
+        weights: How much each example counts, (N,); None counts all alike.
+        targets: The labels as distributions, (N, C), where they are soft.
+        base_loss: The loss of one example; the cross-entropy unless another was given.
 
     Example:
         >>> import torch
@@ -102,7 +109,7 @@ class Step:
     """
 
     model: nn.Module
-    inputs: Tensor  # (N, ...)
+    inputs: Any  # (N, ...), one tensor, or several: ModelInputs
     labels: Tensor  # (N,)
     epoch: int
     epochs: int
@@ -117,6 +124,9 @@ class Step:
     input_gradient: Tensor | None = None
     keep_input_gradient: bool = False
     kept_point: Tensor | None = None
+    weights: Tensor | None = None  # (N,)
+    targets: Tensor | None = None  # (N, C)
+    base_loss: ExampleLoss = PLAIN_LOSS
 
     @property
     def unwrapped(self) -> nn.Module:
@@ -131,7 +141,7 @@ class Step:
         """Return the model's output on the clean batch, checked: (N, C)."""
         if not self.keep_input_gradient:
             with explain_model_errors(self.inputs):
-                return self._checked(self.model(self.inputs))
+                return self._checked(call_model(self.model, self.inputs))
         self.kept_point = self.point()
         if self.kept_point.requires_grad:
             self.kept_point.retain_grad()
@@ -142,7 +152,11 @@ class Step:
             )
 
     def logits_at(self, point: Tensor) -> Tensor:
-        """Return the model's output with another point at its perturbation point: (N, C)."""
+        """Return the model's output with another point at its perturbation point: (N, C).
+
+        Places that a mask of the batch hides, and padding, stay as they are.
+        """
+        point = self.perturbation_point.kept(self.inputs, point)
         if not self.perturbation_point.moves_inputs and not point.requires_grad:
             # the value is the point's, and the gradient still reaches the embedding
             clean = self.point()
@@ -150,6 +164,29 @@ class Step:
         elif point.ndim == 4 and not point.requires_grad:
             point = channels_last(point)  # arithmetic does not keep the layout of grey images
         return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean over examples of values (N,), each times the weight of its example."""
+        return values.mean() if self.weights is None else (self.weights * values).mean()
+
+    def cross_entropy(
+        self, logits: Tensor, rows: Tensor | None = None, smoothing: float = 0.0
+    ) -> Tensor:
+        """Return the mean base loss of logits, the cross-entropy unless another was given.
+
+        Args:
+            logits: Outputs of the model, (N, C).
+            rows: Whose labels count, (N,), where they are not the examples' own.
+            smoothing: The fraction of each label that is spread evenly over all classes.
+
+        Returns:
+            A scalar with a gradient.
+        """
+        target = self.labels if self.targets is None else self.targets
+        target = target if rows is None else target[rows]
+        if self.base_loss.is_plain and self.weights is None and self.targets is None:
+            return cross_entropy(logits, target, smoothing)
+        return self.mean(self.base_loss.values(logits, target, smoothing))
 
     def point(self) -> Tensor:
         """Return the continuous form of the batch: its inputs, or the embedding of its tokens."""
@@ -169,25 +206,25 @@ class StepContext:
     model: nn.Module
     wrapped: nn.Module  # the model, for training
     seed: int
-    convert: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # as training needs
+    convert: Callable[[Inputs], Inputs] = field(default=lambda inputs: inputs)  # as training needs
     classes: tuple[str, ...] | None = None
     bounds: Bounds | None = None
     perturbation_point: PerturbationPoint = field(default_factory=PerturbationPoint)
     processes: TrainingProcesses = field(default_factory=TrainingProcesses)
     auxiliary: Mapping[str, AuxiliaryNetwork] = field(default_factory=dict)
     training_examples: int | None = None
+    base_loss: ExampleLoss = PLAIN_LOSS
 
 
-def make_step(
-    context: StepContext, batch: tuple[Tensor, Tensor], epoch: int, epochs: int, index: int
-) -> Step:
+def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index: int) -> Step:
     """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
     inputs, labels = batch
-    inputs = to_channels_last(context.convert(inputs))
+    inputs = map_inputs(to_channels_last, context.convert(inputs))
+    labels = labels.to(inputs.device).long()
     return Step(
         model=context.wrapped,
         inputs=inputs,
-        labels=labels.to(inputs.device).long(),
+        labels=labels,
         epoch=epoch,
         epochs=epochs,
         random=batch_random(context.seed, epoch, index),
@@ -198,6 +235,9 @@ def make_step(
         processes=context.processes,
         auxiliary=context.auxiliary,
         training_examples=context.training_examples,
+        weights=context.base_loss.weights(labels, batch.weights),
+        targets=None if batch.targets is None else batch.targets.to(labels.device),
+        base_loss=context.base_loss,
     )
 
 
@@ -211,7 +251,7 @@ def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(combined_seed(seed, epoch, index))
 
 
-def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds | None:
+def bounds_of(batches: Batches, stated: StatedBounds, inputs: Inputs) -> Bounds | None:
     """Return the bounds stated, or those that travel with the data; tokens have none."""
     if stated != "data":
         return stated
@@ -226,10 +266,10 @@ def bounds_of(batches: Batches, stated: StatedBounds, inputs: Tensor) -> Bounds 
     return bounds
 
 
-def check_batch(inputs: Tensor, labels: Tensor, bounds: Bounds | None = None) -> None:
+def check_batch(inputs: Inputs, labels: Tensor, bounds: Bounds | None = None) -> None:
     """Check a batch before it fails with an unclear error or is silently clipped."""
     check_inputs(inputs)
     if bounds is not None:
-        bounds.check(inputs)
+        bounds.check(main_of(inputs))
     if (labels < 0).any():
         raise UserError("training needs a true class for every example, got labels below 0.")

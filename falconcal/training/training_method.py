@@ -1,15 +1,18 @@
 """What all training methods inherit: the common settings, and ``fit``."""
 
 import abc
+from typing import Unpack
 
-from torch import Tensor, nn
+from torch import nn
 
-from falconcal.core.module_state import check_module
+from falconcal.core.model_inputs import Inputs
+from falconcal.core.module_state import check_module, without_wrapper
 from falconcal.core.settings import settings
 from falconcal.data import Batches, Bounds
 from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.loop import fit_objectives
 from falconcal.training.objectives import Objective
+from falconcal.training.recipe import TrainingOptions, check_options
 from falconcal.training.step import StatedBounds
 
 
@@ -47,7 +50,7 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         """Return the module that is trained and returned: the model itself unless overridden."""
         return model
 
-    def auxiliary(self, inputs: Tensor, bounds: Bounds | None) -> dict[str, nn.Module]:  # noqa: ARG002
+    def auxiliary(self, inputs: Inputs, bounds: Bounds | None) -> dict[str, nn.Module]:  # noqa: ARG002
         """Return networks to train beside the model, for inputs such as these; by default none."""
         return {}
 
@@ -56,13 +59,22 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         bounds: Bounds | None = getattr(train, "bounds", None)
         return bounds
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(
+        self,
+        model: nn.Module,
+        train: Batches,
+        validation: Batches | None = None,
+        **options: Unpack[TrainingOptions],
+    ) -> nn.Module:
         """Train a model and return it in inference mode.
 
         Args:
             model: Any module that gives logits; it is trained in place.
             train: Batches of (inputs, labels), such as a DataLoader.
-            validation: Batches that warn of a collapse and, if asked for, choose the epoch.
+            validation: Batches that warn of a collapse and, if asked for, choose the epoch; they
+                may be left out where no epoch is chosen.
+            **options: ``optimizer``, ``scheduler``, ``warmup_steps``, ``class_weights``,
+                ``label_smoothing`` and ``loss``, as ``falconcal.training.Recipe`` documents them.
 
         Returns:
             The trained module: the model itself, or what ``build`` makes of it.
@@ -72,11 +84,12 @@ class TrainingMethod(TrainingSettings, abc.ABC):
         """
         check_module(model)
         return fit_objectives(
-            self.build(model),
+            self.build(without_wrapper(model)),
             train,
             validation,
             self.objectives(),
             self,
             self.input_bounds(train),
             self.auxiliary,
+            check_options(dict(options)),
         )

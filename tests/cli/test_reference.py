@@ -38,7 +38,7 @@ def used_in(page: Path) -> list[tuple[str, list[str]]]:
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     found = []
     for line in lines:
-        match = re.match(r"(?:\$ )?falconcal ((?:data )?[a-z]+)\b(.*)", line)
+        match = re.match(r"(?:\$ )?falconcal ((?:data |new )?[a-z]+)\b(.*)", line)
         if match:
             options = re.findall(r"(?<![\w'])(--[a-z-]+)", match[2].partition(" # ")[0])
             found.append((f"falconcal {match[1]}", options))

@@ -13,7 +13,7 @@ from falconcal.data import Bounds, Examples
 from falconcal.evaluation.assessment import assess
 from falconcal.evaluation.under_shift import evaluate
 from falconcal.evidence import interval
-from falconcal.methods import METHODS, Falcon
+from falconcal.methods import METHODS, SNGP, Falcon
 from falconcal.methods.falcon import calibration_terms
 from falconcal.methods.falcon_directions import DIRECTIONS
 from falconcal.methods.variational import VariationalMethod
@@ -143,12 +143,14 @@ def _on(model: nn.Module, device: torch.device) -> nn.Module:
 def make_step(kind: str, device: torch.device, method: Method | None = None) -> Step:
     """Return a batch of numbers or of tokens with its model, as a method sees them."""
     torch.manual_seed(0)
-    network = Words() if kind == "tokens" else MLP(3, 7, (8,))
-    layers = build_untrained(method, network) if isinstance(method, VariationalMethod) else network
+    network = Words() if kind == "tokens" else MLP(3, 49 if kind == "images" else 7, (8,))
+    wrapped = isinstance(method, VariationalMethod | SNGP)
+    layers = build_untrained(method, network) if wrapped else network
     model = _on(layers, device).train()
     generator = torch.Generator().manual_seed(0)
     rows, tokens = torch.rand(6, 7), torch.randint(9, (6, 5))
-    inputs = (tokens if kind == "tokens" else rows).to(device)
+    images = torch.rand(6, 1, 7, 7)
+    inputs = {"tokens": tokens, "rows": rows, "images": images}[kind].to(device)
     bounds = None if kind == "tokens" else BOUNDS
     labels = (torch.arange(6) % 3).to(device)
     perturbation_point = find_perturbation_point(model, inputs)
@@ -174,10 +176,15 @@ def gradient(step: Step, terms: dict[str, Tensor]) -> Tensor:
     return torch.cat(weights)
 
 
-BATCHES = [(name, "rows") for name in STEPPED if name != "mnf"]  # its autocast knows real devices
+IMAGES_ALONE = {"augmix"}
+# the autocast of mnf knows real devices
+BATCHES = [(name, "rows") for name in STEPPED if name not in {"mnf", *IMAGES_ALONE}]
 BATCHES += [
-    (name, "tokens") for name in STEPPED if not isinstance(METHODS[name](), VariationalMethod)
+    (name, "tokens")
+    for name in STEPPED
+    if not isinstance(METHODS[name](), VariationalMethod) and name not in IMAGES_ALONE
 ]
+BATCHES += [(name, "images") for name in sorted(IMAGES_ALONE)]
 
 
 @pytest.mark.end_to_end

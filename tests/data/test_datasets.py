@@ -23,7 +23,8 @@ from falconcal.errors import UserError
 from tests.helpers.official_layouts import MADE
 from tests.helpers.small_data import stripes
 
-TRAINABLE = [name for name in DATASETS if name != "objectnet"]  # which is for testing only
+FOR_TESTING_ONLY = ("objectnet", "notmnist")
+TRAINABLE = [name for name in DATASETS if name not in FOR_TESTING_ONLY]
 
 
 @pytest.mark.end_to_end

@@ -244,3 +244,28 @@ size = 28
     assert read_study(text, "test").dataset == {
         "name": "image_folder", "path": settings["path"], "size": 28,
     }  # fmt: skip
+
+
+def test_the_test_part_may_lie_elsewhere_and_is_read_as_training_is(tmp_path: Path) -> None:
+    """Later data in a folder or file of its own, with training's classes and vocabulary."""
+    images = write_image_folder(tmp_path / "images")
+    write_images(tmp_path / "later", ("bright", "dark"), 4)
+    data = load_dataset("image_folder", test=str(tmp_path / "later"), **images)
+    assert len(data.test) == 8
+    assert data.test.classes == ("bright", "dark", "middle")
+    assert [len(data.train), len(data.validation)] == [27, 3]
+    texts = write_text_folder(tmp_path / "texts")
+    (tmp_path / "news" / "rec.boats").mkdir(parents=True)
+    (tmp_path / "news" / "rec.boats" / "1.txt").write_text("a sail nobody knows")
+    home = load_dataset("text_folder", **texts)
+    later = load_dataset("text_folder", test=str(tmp_path / "news"), **texts)
+    assert later.test.labels.tolist() == [1]
+    assert later.test.tokens == later.train.tokens
+    assert home.encoder is not None
+    npz = write_npz(tmp_path)
+    numpy.savez(tmp_path / "march.npz", test_inputs=bytes_of(5, 4) / 255, test_labels=cyclic(5, 3))
+    march = load_dataset("npz", test=str(tmp_path / "march.npz"), **npz)
+    assert march.test.labels.tolist() == [0, 1, 2, 0, 1]
+    numpy.savez(tmp_path / "march.npz", inputs=bytes_of(5, 4) / 255)
+    with pytest.raises(UserError, match="expected the array test_inputs, it is not there"):
+        load_dataset("npz", test=str(tmp_path / "march.npz"), **npz)

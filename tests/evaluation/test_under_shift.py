@@ -67,9 +67,7 @@ def test_scores_survive_parquet(tiny: Dataset, tmp_path: object) -> None:
     assert scores_to_rows(polars.read_parquet(file)).equals(scores_to_rows(scores))
 
 
-def test_loaders_and_names_are_refused_with_advice(tiny: Dataset) -> None:
-    with pytest.raises(UserError, match=r"falconcal\.Examples"):
-        evaluate(small_network(), tiny.test.batches(), CHOSEN)  # type: ignore[arg-type]
+def test_names_of_shifts_are_refused_with_advice(tiny: Dataset) -> None:
     with pytest.raises(UserError, match=r"falconcal\.SHIFTS"):
         evaluate(small_network(), tiny.test, ["shear"])  # type: ignore[list-item]
 

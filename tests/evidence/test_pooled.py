@@ -83,6 +83,20 @@ def test_levels_of_other_examples_are_drawn_for_themselves(figure: str) -> None:
     assert found.resampled == pytest.approx(plain, abs=2e-6)
 
 
+@pytest.mark.parametrize("figure", FIGURES)
+def test_levels_that_have_examples_of_their_own_are_each_drawn_by_themselves(figure: str) -> None:
+    sizes = (EXAMPLES, 60, 35)
+    levels = [ladder(seed=size, examples=size)[1] for size in sizes]
+    counts, *others = (drawn_counts(size, 30, seed=size) for size in sizes)
+    found = figure_of(shift_draws(levels, counts, others)[figure])
+    assert found.value == pytest.approx(FIGURES[figure](levels), abs=1e-7)
+    plain = [
+        FIGURES[figure]([_taken([level], row)[0] for level, row in zip(levels, rows, strict=True)])
+        for rows in zip(counts, *others, strict=True)
+    ]
+    assert found.resampled == pytest.approx(plain, abs=2e-6)
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "confidence"])
 def test_draws_of_one_level_are_those_of_the_plain_loop(metric: str) -> None:
     scores, counts = ladder()[1], drawn_counts(EXAMPLES, 40, seed=3)

@@ -1,7 +1,9 @@
 """Tiny data in the official layouts: files that the readers take for the real ones."""
 
+import bz2
 import gzip
 import io
+import json
 import struct
 import tarfile
 from collections.abc import Callable
@@ -111,6 +113,23 @@ def write_imagenet(folder: Path) -> dict[str, Any]:
     return {"path": str(folder), "workers": 0, "held_out": 3}
 
 
+SYNSETS = ("n01440764", "n01443537", "n01484850")
+
+
+def write_imagenet_val(folder: Path) -> None:
+    """Write eight validation images per class with the official names, and ReaL labels."""
+    number = 0
+    for label, synset in enumerate(SYNSETS):
+        (folder / "val" / synset).mkdir(parents=True)
+        for _ in range(8):
+            number += 1
+            pixels = numpy.full((12, 16, 3), 60 * label + 40, dtype=numpy.uint8)
+            name = f"ILSVRC2012_val_{number:08}.JPEG"
+            Image.fromarray(pixels).save(folder / "val" / synset / name)
+    real = [[one // 8] if one % 8 < 6 else [] if one % 8 == 6 else [0, 1] for one in range(number)]
+    (folder / "real.json").write_text(json.dumps(real))
+
+
 def write_objectnet(folder: Path) -> dict[str, Any]:
     """Write a known class, one that is two of ImageNet's, and one that it lacks."""
     write_images(folder / "images", ("clock", "chair", "boat"), 4)
@@ -149,6 +168,67 @@ def write_csv(folder: Path) -> dict[str, Any]:
     return {"path": str(folder / "rows.csv")}
 
 
+def gas_lines(count: int, seed: int, concentrations: bool = True) -> str:
+    """Return lines of a batch: the gas, its concentration, and 128 numbers with their columns."""
+    numbers = numpy.random.default_rng(seed).normal(seed, 1 + seed, (count, 128))
+    lines = []
+    for number, row in enumerate(numbers):
+        head = f"{number % 6 + 1};10.000000" if concentrations else f"{number % 6 + 1}"
+        cells = " ".join(f"{place}:{value:.6f}" for place, value in enumerate(row, start=1))
+        lines.append(f"{head} {cells} ")
+    return "\n".join(lines) + "\n"
+
+
+def write_gas_drift(folder: Path, batches: int = 4) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(1, batches + 1):
+        (folder / f"batch{number}.dat").write_text(gas_lines(30, number))
+
+
+def write_usps(folder: Path) -> None:
+    """Write LIBSVM's two files: labels from 1, numbers from -1 to 1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("usps.bz2", 40), ("usps.t.bz2", 20)):
+        values = bytes_of(count, 256) / 127.5 - 1
+        rows = [
+            f"{number % 10 + 1} " + " ".join(f"{k}:{v:.4f}" for k, v in enumerate(row, start=1))
+            for number, row in enumerate(values)
+        ]
+        (folder / name).write_bytes(bz2.compress("\n".join(rows).encode()))
+
+
+def write_elec2(folder: Path) -> None:
+    """Write MOA's CSV of 30 days; the price rises with its number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = "date,day,period,nswprice,nswdemand,vicprice,vicdemand,transfer,class"
+    rows = [
+        f"0.{row:04},{row // 48 % 7},{row % 48 / 47:.6f},{row / 1440:.6f},0.4,0.003467,0.42,0.41,"
+        + ("UP" if row % 3 else "DOWN")
+        for row in range(30 * 48)
+    ]
+    (folder / "elecNormNew.csv").write_text("\n".join([names, *rows]) + "\n")
+
+
+def write_notmnist(folder: Path) -> None:
+    """Write the folders of letters, and one empty file, as the official data has."""
+    for label, letter in enumerate("ABCDEFGHIJ"):
+        (folder / letter).mkdir(parents=True)
+        for number in range(2):
+            pixels = numpy.full((28, 28), 20 * label + number, dtype=numpy.uint8)
+            Image.fromarray(pixels).save(folder / letter / f"{number}.png")
+    (folder / "A" / "broken.png").touch()
+
+
+def write_cifar10h(folder: Path) -> dict[str, Any]:
+    """Write CIFAR-10 and three answers per test image: two for its label, one for the next."""
+    write_cifar10(folder)
+    labels = cyclic(20)
+    counts = 2 * numpy.eye(10, dtype=numpy.int64)[labels]
+    counts += numpy.eye(10, dtype=numpy.int64)[(labels + 1) % 10]
+    numpy.save(folder / "cifar10h-counts.npy", counts)
+    return {"path": str(folder), "answers": str(folder)}
+
+
 def _at(write: Callable[[Path], None]) -> Callable[[Path], dict[str, Any]]:
     def made(folder: Path) -> dict[str, Any]:
         write(folder)
@@ -164,7 +244,13 @@ MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "cifar10": _at(write_cifar10),
     "sequential_mnist": _at(write_mnist),
     "newsgroups": write_newsgroups,
+    "gas_drift": _at(write_gas_drift),
+    "usps": _at(write_usps),
+    "elec2": _at(write_elec2),
+    "notmnist": _at(write_notmnist),
+    "cifar10h": write_cifar10h,
     "imagenet": write_imagenet,
+    "imagenet_val": _at(write_imagenet_val),
     "objectnet": write_objectnet,
     "image_folder": write_image_folder,
     "text_folder": write_text_folder,

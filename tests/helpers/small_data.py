@@ -27,6 +27,13 @@ def stripes(count: int, seed: int = 0) -> Examples:
     return Examples(images, labels, Bounds(0.0, 1.0), CLASSES)
 
 
+def mislabelled(count: int, seed: int = 0) -> Examples:
+    """Return stripes of which one in five is labelled wrong, so that a temperature is settled."""
+    data = stripes(count, seed)
+    wrong = torch.where(torch.arange(count) % 5 == 0, (data.labels + 1) % 3, data.labels)
+    return Examples(data.inputs, wrong, data.bounds, data.classes)
+
+
 def small_network(outputs: int = 3, seed: int = 0) -> nn.Sequential:
     """Return a network that learns the stripes in a few steps."""
     torch.manual_seed(seed)
@@ -44,7 +51,8 @@ def data_for(name: str) -> Dataset:
     """Return a few examples of the kind that a network takes."""
     generator = torch.Generator().manual_seed(0)
     modality: Modality = "image"
-    inputs = torch.rand(6, 3 if "resnet" in name else 1, 28, 28, generator=generator)
+    colour = "resnet" in name or "efficientnet" in name
+    inputs = torch.rand(6, 3 if colour else 1, 28, 28, generator=generator)
     if name.startswith("text"):
         modality, inputs = "text", torch.randint(50, (6, 12), generator=generator)
         inputs[0, 0] = 49

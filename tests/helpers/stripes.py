@@ -5,6 +5,7 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -111,7 +112,7 @@ def load_with_one_process_failing() -> Dataset:
 class Meeting(L2Dropout):
     """Trains like dropout, but where a folder is named for it waits there for another process."""
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(self, *given: Any, **options: Any) -> nn.Module:
         folder = Path(os.environ.get(MEETING, ""))
         if MEETING in os.environ:
             (folder / str(os.getpid())).touch()
@@ -119,14 +120,14 @@ class Meeting(L2Dropout):
         while MEETING in os.environ and len(list(folder.iterdir())) < 2:
             assert time.monotonic() < deadline, "nobody came"
             time.sleep(0.05)
-        return L2Dropout.fit(self, model, train, validation)
+        return L2Dropout.fit(self, *given, **options)
 
 
 @settings
 class Raising(L2Dropout):
     """Fails as something from outside may."""
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:  # noqa: ARG002
+    def fit(self, *_: Any, **__: Any) -> nn.Module:
         raise KeyError("of no use")
 
 
@@ -136,10 +137,10 @@ class Dying(L2Dropout):
 
     deaths: int = 1
 
-    def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+    def fit(self, *given: Any, **options: Any) -> nn.Module:
         folder = Path(os.environ[DEATHS])
         before = len(list(folder.glob(f"{self.deaths}-*")))
         if before < self.deaths:
             (folder / f"{self.deaths}-{before}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return L2Dropout.fit(self, model, train, validation)
+        return L2Dropout.fit(self, *given, **options)

@@ -85,6 +85,27 @@ def check(table: polars.DataFrame, model: nn.Module, inputs: Tensor) -> None:
     assert table["entropy"].to_list() == pytest.approx(entropy.tolist(), abs=1e-6)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_the_probability_of_each_class_on_request(
+    tmp_path: Path, rows: SavedModel, ending: str
+) -> None:
+    """From inputs to predictions to a score: the truth beside them, matched by row."""
+    values = numpy.random.default_rng(0).normal(size=(20, 4))
+    numpy.save(tmp_path / "x.npy", values)
+    out, source = tmp_path / f"answers{ending}", open_inputs(tmp_path / "x.npy", rows.metadata)
+    write_predictions(out, rows, source, 0.4, probabilities=True)
+    truth = polars.DataFrame(
+        {"row": range(19, -1, -1), "kind": [CLASSES[n % 3] for n in range(20)]}
+    )
+    truth.write_csv(tmp_path / "truth.csv")
+    read = falconcal.read_predictions(out, truth=tmp_path / "truth.csv")
+    assert read.classes == tuple(CLASSES)
+    with torch.no_grad():
+        probs = rows.model(torch.from_numpy(values).float()).double().softmax(1)
+    torch.testing.assert_close(read.predictions.probs, probs, atol=1e-6, rtol=0)
+    assert read.predictions.labels.tolist() == [(19 - row) % 3 for row in range(20)]
+
+
 def write_npy(path: Path, values: numpy.ndarray) -> None:
     numpy.save(path, values)
 

@@ -22,11 +22,11 @@ from falconcal.evaluation.assessment import (
     MOST_CLASSWISE,
     MOST_GROUPS,
     assess,
-    wilson_bounds,
 )
 from falconcal.inference.prediction_files import read_predictions
 from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions
+from falconcal.metrics.reliability_bins import wilson_bounds
 from falconcal.report.charts import engine
 from falconcal.report.pages import report_page as page_module
 from falconcal.report.pages.score_page import write_score_page
@@ -97,6 +97,7 @@ def test_figures_by_hand(kind: str, tmp_path: Path) -> None:
     # most confident first: wrong, right, right, wrong
     assert found.risk_coverage.risk.tolist() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 2])
     assert found.accuracy_at_coverage == pytest.approx({0.9: 0.5, 0.8: 2 / 3, 0.5: 0.5})
+    assert found.brier_parts is not None
     assert found.brier_parts.score == pytest.approx(values["brier"])
     assert found.histogram[:, [11, 13, 15, 17]].tolist() == [[1, 0, 0, 1], [0, 1, 1, 0]]
     assert found.histogram.sum() == 4
@@ -208,8 +209,9 @@ def test_a_csv_mistake_is_named_by_line_and_column(mistake: str, tmp_path: Path)
 
 COLUMN_MISTAKES = {
     "no label": ("lable,p_0,p_1\n0,1,0\n", r"no column 'label'. Did you mean 'lable'"),
-    "no classes": ("label,prob_0,prob_1\n0,1,0\n", r"begin with 'p_', got none.*'prob_0'"),
-    "one class": ("label,p_0\n0,1\n", r"at least 2.*got one, 'p_0'"),
+    "no classes": ("label,chance_0,chance_1\n0,1,0\n", r"begin with 'p_', got none.*'chance_0'"),
+    "two labels": ("label,target,p_0,p_1\n0,0,1,0\n", r"'label' and 'target': .*--labels"),
+    "no header": ("0.25,0.75\n0.5,0.5\n", r"no column 'label'"),
     "semicolons": ("label;p_0;p_1\n0;1;0\n", r"separated by semicolons"),
     "two alike": ("label,p_0,p_1,p_1\n0,1,0,0\n", r"line 1: .*'p_1' 2 times"),
     "from one on": ("label,p_1,p_2\n1,1,0\n", r"p_0 to p_1.* got p_1, p_2"),
@@ -266,10 +268,10 @@ NPZ_MISTAKES: dict[str, tuple[dict[str, object], str]] = {
     "no probabilities": ({"labels": LABELS}, r"no array 'probabilities'"),
     "a shape": (
         {"labels": LABELS, "probabilities": [0.1, 0.9]},
-        r"shape \(N, C\), got shape \(2,\)",
+        r"as many examples, got 2 in 'probabilities', 4 in 'labels'",
     ),
-    "one class": ({"labels": LABELS, "probabilities": [[1.0]] * 4}, r"at least 2.*\(4, 1\)"),
-    "labels of a shape": ({"labels": [0], "probabilities": P}, r"\(4,\), got shape \(1,\)"),
+    "one class": ({"labels": LABELS, "probabilities": [[1.0]] * 4}, r"at least 2.*got 1 columns"),
+    "labels of a shape": ({"labels": [0], "probabilities": P}, r"got 4 in .*, 1 in 'labels'"),
     "pickles": (
         {"labels": numpy.array([0, "a", 1, 1], object), "probabilities": P},
         r"'labels': .*pickled",
@@ -580,7 +582,7 @@ def test_the_command_is_in_the_help() -> None:
     [
         (["none.csv"], 2, "no such file"),
         (["."], 2, "got the folder"),
-        (["bad.csv"], 1, "bad.csv, line 3: expected probabilities that sum to 1"),
+        (["bad.csv"], 2, "bad.csv, line 3: expected probabilities that sum to 1"),
         (["some.csv", "--labels", "lable"], 2, "Did you mean 'label'?"),
         (["some.csv", "--bins", "0"], 2, "bins, got 0"),
         (["some.csv", "--metric", "eec"], 2, "Did you mean 'ece'"),

@@ -1,20 +1,28 @@
 """FALCON's step in a loop of one's own: the same as ours, and a good guest."""
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from lightning_fabric import Fabric
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from falconcal import Bounds, Falcon, FalconStep
 from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.models.predict import predict
+from tests.helpers import own_processes
+from tests.helpers.joined_training import plain_network
+from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -244,3 +252,68 @@ def test_dropout_is_set_and_what_only_fit_can_do_is_refused() -> None:
     for changed in ({"keep": "best"}, {"patience": 1}, {"average": 0.9}):
         with pytest.raises(UserError, match="in a loop of your own"):
             FalconStep(model, torch.optim.Adam(model.parameters()), Falcon(**changed))
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("kind", ["own_loop", "fit"])
+def test_processes_that_torchrun_started_train_one_model_together(
+    kind: str, tmp_path: Path
+) -> None:
+    """In one's own DDP the bins are the whole batch's; ``fit`` joins without being told."""
+    file = tmp_path / "weights.safetensors"
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2",
+        "-m", "tests.helpers.own_processes", kind, str(file),
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=600)
+    together = load_file(file)
+    assert int(together.pop("processes")) == 2
+    alone = plain_network()
+    if kind == "own_loop":
+        own_processes.own_loop(alone, 1, 0)
+    else:
+        own_processes.fit(alone)
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(together[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_a_loop_goes_on_where_its_state_was_taken(tiny: Dataset) -> None:
+    falcon = Falcon(epochs=3, bounds=UNIT)
+    batches = list(tiny.train.batches(30))
+
+    def steps(model: nn.Module) -> FalconStep:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return FalconStep(model, optimizer, falcon)
+
+    def network() -> Any:
+        model = small_network()
+        model[4] = nn.Identity()  # masks of dropout come from the caller's random numbers
+        return model
+
+    whole = network()
+    for _ in (step := steps(whole)).epochs():
+        for batch in batches:
+            step(batch)
+    broken = network()
+    for epoch in (step := steps(broken)).epochs():
+        for batch in batches:
+            step(*batch)
+        if epoch == 1:
+            break
+    state = copy.deepcopy(step.state_dict())
+    again = steps(broken)
+    again.load_state_dict(state)
+    assert [epoch for epoch in again.epochs() for batch in batches if again(batch)][::3] == [2, 3]
+    for one, other in zip(whole.parameters(), broken.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_no_state_is_taken_while_batches_wait(tiny: Dataset) -> None:
+    model = small_network()
+    falcon = Falcon(epochs=1, bounds=UNIT, accumulate=2)
+    step = FalconStep(model, torch.optim.Adam(model.parameters()), falcon)
+    for _ in step.epochs():
+        step(next(iter(tiny.train.batches(30))))
+        with pytest.raises(UserError, match="1 of accumulate=2"):
+            step.state_dict()

@@ -26,10 +26,18 @@ Array = numpy.ndarray
 Check = Callable[[Any], None]
 
 
+ANOTHER_ORDER = "a weight of 0 leaves an example's place in the batches, so others meet in a batch"
+NOT_EXACT = {
+    "check_sample_weight_equivalence_on_dense_data": ANOTHER_ORDER,
+    "check_sample_weight_equivalence_on_sparse_data": ANOTHER_ORDER,
+}
+
+
 def checks() -> list[Any]:
     return [
         pytest.param(estimator, check, id=check.func.__name__)
         for estimator, check in estimator_checks_generator(FalconClassifier())
+        if check.func.__name__ not in NOT_EXACT
     ]
 
 

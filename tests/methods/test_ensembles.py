@@ -59,10 +59,10 @@ def test_members_start_apart_and_from_other_weights_than_given(tiny: Dataset) ->
     seen: list[nn.Module] = []
 
     class Watched(L2Dropout):
-        def fit(self, model: nn.Module, train: Batches, validation: Batches) -> nn.Module:
+        def fit(self, model: nn.Module, train: Batches, *rest: Any, **options: Any) -> nn.Module:
             seen.append(copy.deepcopy(model))
             orders.append(next(iter(train))[1].tolist())
-            return super().fit(model, train, validation)
+            return super().fit(model, train, *rest, **options)
 
     orders: list[list[int]] = []
     given = small_network()

@@ -13,17 +13,23 @@ from falconcal.core.perturbation_point import (
     find_perturbation_point,
     input_gradient,
 )
+from falconcal.data import load_dataset
+from falconcal.data.locations import data_folder
 from falconcal.errors import UsageError, UserError
+from falconcal.metrics import accuracy
 from falconcal.models import (
     MODELS,
     VGG,
+    CifarResNet,
     LeNet,
     PixelRecurrent,
     ResNet,
     TextRecurrent,
     TokenTransformer,
     make_model,
+    predict,
 )
+from falconcal.models.cifar_resnet import PaddedShortcut
 from falconcal.models.pixel_recurrent import CellType
 from tests.helpers.small_data import data_for
 
@@ -230,6 +236,39 @@ def test_resnet50_has_torchvisions_size_and_names() -> None:
     assert shapes["layer3.5.bn3.num_batches_tracked"] == ()
     assert shapes["layer4.2.conv3.weight"] == (2048, 512, 1, 1)
     assert shapes["fc.weight"] == (1000, 2048)
+
+
+def test_resnet20_has_the_published_names_and_size() -> None:
+    with torch.device("meta"):
+        small, large = CifarResNet(), CifarResNet(depth=56)
+    assert parameters(small) == 269_722  # 0.27 million in He et al.'s table 6
+    assert parameters(large) == 853_018
+    names = [name for name in small.state_dict() if "num_batches" not in name]
+    assert len(names) == 97  # 19 convolutions, 19 batch norms of 4, linear of 2
+    assert {"conv1.weight", "layer2.0.conv1.weight", "layer3.2.bn2.running_var"} <= set(names)
+    assert {"linear.weight", "linear.bias"} <= set(names)
+
+
+def test_a_shortcut_without_weights_takes_every_second_pixel_and_pads_channels() -> None:
+    images = torch.arange(32.0).reshape(1, 2, 4, 4)
+    found = PaddedShortcut(2)(images)
+    assert found.shape == (1, 4, 2, 2)
+    assert found[0, 1].tolist() == [[0, 2], [8, 10]]
+    assert found[0, 2].tolist() == [[16, 18], [24, 26]]
+    assert not found[0, 0].any()
+    assert not found[0, 3].any()
+
+
+@pytest.mark.end_to_end
+def test_published_weights_of_cifar10_give_the_accuracy_that_was_measured() -> None:
+    folder = data_folder()
+    file = (folder or Path()) / "cifar-10-resnets" / "resnet20-12fca82f.safetensors"
+    if folder is None or not file.exists():
+        pytest.skip("the weights lie in the folder FALCONCAL_DATA, which is not set or lacks them")
+    data = load_dataset("cifar10")
+    model = make_model("resnet20", data, weights=file).eval()
+    found = accuracy(predict(model, data.test.first(1000)))
+    assert abs(found - 0.9173) < 3 * (0.9173 * 0.0827 / 1000) ** 0.5  # measured on all 10,000
 
 
 def test_a_bottleneck_halves_the_size_in_its_3x3_convolution() -> None:

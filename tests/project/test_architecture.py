@@ -19,24 +19,26 @@ from tests.helpers.stripes import load_stripes
 PACKAGE = ROOT / "falconcal"
 # imports point back along this line
 ROOMS = [
-    "errors", "core", "io", "data", "shifts", "metrics", "models", "evidence", "training",
-    "recalibration", "methods", "inference", "evaluation", "studies", "report", "integrations",
-    "cli",
+    "errors", "core", "io", "drawing", "data", "shifts", "metrics", "models", "evidence",
+    "training", "recalibration", "methods", "inference", "evaluation", "studies", "report",
+    "integrations", "cli",
 ]  # fmt: skip
 # file names that may occur twice: a dataset and its stored shift, two kinds of predictions
 SAME_NAMES = {"objectnet", "predictions", "sklearn"}
 # what `import falconcal` gives; all else comes from its room
 PUBLIC_NAMES = [
-    "Adversarial", "Bounds", "DATASETS", "Dataset", "Ensemble", "Evidential", "Examples",
-    "Falcon", "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic",
-    "JointGAN", "L2Dropout", "LabelSmoothing", "LastLayerSVI", "MCDropout", "METHODS", "METRICS",
-    "MNF", "MODELS", "Mixup", "Predictions", "SHIFTS", "STUDIES", "SVI", "ScalingBinning",
-    "Shift", "ShiftTemperature", "Temperature", "UserError", "VectorScaling", "accuracy", "assess",
-    "brier_score", "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
+    "Adversarial", "AugMix", "Bounds", "DATASETS", "Dataset", "DensityAware", "Ensemble",
+    "EnsembleTemperature", "EntropySmoothing", "Evidential", "Examples", "Falcon",
+    "FalconClassifier", "FalconStep", "Focal", "HistogramBinning", "Isotonic", "JointGAN",
+    "L2Dropout", "LabelSmoothing", "LastLayerSVI", "Loader", "MCDropout", "METHODS", "METRICS",
+    "MNF", "MODELS", "Mixup", "OneCurveIsotonic", "ParameterisedTemperature", "Predictions",
+    "RegMixup", "SHIFTS", "SNGP", "STUDIES", "SVI", "ScalingBinning", "Shift", "ShiftTemperature",
+    "Temperature", "UserError", "VectorScaling", "accuracy", "assess", "brier_score",
+    "checkpointing", "data", "errors", "evaluate", "evaluation", "evidence",
     "expected_calibration_error", "inference", "integrations", "interval", "load", "load_dataset",
     "make_model", "methods", "metrics", "models", "negative_log_likelihood", "paired_difference",
-    "predict", "read_predictions", "recalibration", "report", "save", "shifts", "studies",
-    "training",
+    "plot_rows", "predict", "read_predictions", "recalibration", "report", "run_study", "save",
+    "shifts", "studies", "training", "tune_study", "write_report",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -166,6 +168,9 @@ def test_python_in_the_docs_runs(place: str, code: str) -> None:
     if "lightning" in code:
         pytest.importorskip("lightning")  # an extra
         warnings.simplefilter("default")  # it warns of much that is none of ours
+    if "from transformers" in code:
+        pytest.importorskip("transformers")
+        warnings.simplefilter("default")
     shown: dict[str, Any] = {"__name__": "docs"}
     exec(compile(code, place, "exec"), shown)
     data = load_stripes()
@@ -226,7 +231,7 @@ def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["dev"], *extras["lightning"], *extras["tune"]]
-    wanted += [*extras["ray"], *extras["tensorboard"]]
+    wanted += [*extras["ray"], *extras["tensorboard"], *extras["transformers"]]
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M))
     normal = {name.lower().replace("_", "-") for name in pinned}
     for requirement in wanted:

@@ -54,10 +54,10 @@ def fit(trained: Any, train: Any, validation: Any = None, method: Any = None) ->
 
 
 class Pair(nn.Module):
-    """A model whose output is not one tensor."""
+    """A model whose output begins with no logits."""
 
-    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return inputs, inputs
+    def forward(self, inputs: torch.Tensor) -> tuple[str, torch.Tensor]:
+        return "logits", inputs
 
 
 # by their functions, with what these take besides predictions

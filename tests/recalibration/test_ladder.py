@@ -103,6 +103,7 @@ def test_strengths_are_matched_to_accuracy_by_linear_interpolation() -> None:
     assert matched(falling, 0.5)[0] == pytest.approx(0.5)
     still = Shift("still", (0.0, 1.0, 2.0), lambda x, *_: x)
     assert matched(still, 0.5) == (2.0,)  # never reached: the harshest
+    assert matched_strengths(falling, (0.2, 0.1, 0.0), (0.5,), 0.5) == (0.0,)  # worse than a guess
 
 
 def learned() -> nn.Module:
@@ -138,7 +139,7 @@ def test_every_calibrator_can_be_fitted_under_shift(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for name in CALIBRATORS if name != "shift_temperature"])
+@pytest.mark.parametrize("name", [name for name in CALIBRATORS if not CALIBRATORS[name].observes])
 def test_alike_weights_give_what_no_weights_give(name: str) -> None:
     generator = torch.Generator().manual_seed(3)
     log_probs = torch.randn(300, 4, generator=generator, dtype=torch.float64).log_softmax(1)

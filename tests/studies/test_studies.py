@@ -8,6 +8,7 @@ import tomllib
 import warnings
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars
 import pytest
@@ -30,7 +31,7 @@ from falconcal.report import load_results, write_report
 from falconcal.report.results import Results, open_scores
 from falconcal.shifts import Shift, affine_shifts
 from falconcal.shifts.affine import AFFINE_FAMILIES
-from falconcal.studies import STUDIES, Study, find_study
+from falconcal.studies import STUDIES, Study, building, find_study
 from falconcal.studies import run as one_run
 from falconcal.studies.building import train_method
 from falconcal.studies.events import Event
@@ -39,7 +40,7 @@ from falconcal.studies.run_files import load_weights, save_weights
 from falconcal.studies.runner import run_study
 from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
-from falconcal.training.criterion import ShiftedValidation
+from falconcal.training.criterion import MATCHED_STEPS, ShiftedValidation
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.small_studies import TEXT, Silent, everything
@@ -235,6 +236,30 @@ def test_crafted_families_choose_where_none_is_named(tmp_path: Path) -> None:
         "elastic_warp",
         "patch_shuffle",
     ]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("training_examples", [1_000, 9_000, 45_000, 55_000])
+def test_judging_an_epoch_costs_at_most_a_tenth_of_training_it(
+    name: str, training_examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass per level against three per training example; 200 examples judge at least."""
+    found = find_study(name)
+    if found.criterion_name == "fixed_levels":
+        return  # those judge as they did when they were measured
+    given: list[tuple[int, int]] = []
+
+    def record(_: object, __: object, shifts: list[Shift], examples: int, ___: object) -> None:
+        given.append((1 + MATCHED_STEPS * len(shifts), examples))
+
+    monkeypatch.setattr(building, "shifted_validation", record)
+    kinds = {"newsgroups": "text", "sensors": "signal", "sequential": "sequence"}
+    kind = kinds.get(name.split("_")[0], "image")
+    dataset = SimpleNamespace(modality=kind, train=range(training_examples), validation=None)
+    building.study_validation(found, dataset, small_network())  # type: ignore[arg-type]
+    ((levels, examples),) = given
+    assert levels > 1
+    assert examples == 200 or levels * examples <= 0.1 * 3 * training_examples
 
 
 def test_folders_of_before_the_new_criterion_are_of_the_old_one() -> None:

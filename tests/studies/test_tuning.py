@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from falconcal.cli.terminal import show_trial, show_trials
+from falconcal.cli.terminal import show_family_agreement, show_trial, show_trials
 from falconcal.data import Examples
 from falconcal.data.texts import Texts
 from falconcal.errors import UsageError, UserError
@@ -24,6 +24,7 @@ from falconcal.methods import METHODS, Adversarial, Falcon, L2Dropout, MCDropout
 from falconcal.report.charts.figure import drawn
 from falconcal.report.charts.trial_charts import (
     best_cells,
+    family_agreement,
     history_figure,
     rank_correlations,
     read_trials,
@@ -48,12 +49,14 @@ from tests.helpers.stripes import MEETING, TRUST, read_own
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
-from falconcal.studies.building import load_study_dataset  # noqa: E402
+from falconcal.recalibration import ShiftTemperature  # noqa: E402
+from falconcal.studies.building import load_study_dataset, make_study_model  # noqa: E402
+from falconcal.studies.run_files import load_weights  # noqa: E402
 from falconcal.studies.tuning.budget import budgeted  # noqa: E402
 from falconcal.studies.tuning.search import Search, make_trial_context, tune  # noqa: E402
 from falconcal.studies.tuning.trial import PruningCallback, penalised_criterion, trial_method  # noqa: E402
 from falconcal.studies.tuning.trial_store import TrialStore  # noqa: E402
-from falconcal.training.criterion import Requirements  # noqa: E402
+from falconcal.training.criterion import Requirements, validation_criterion  # noqa: E402
 from tests.helpers.command import COMMAND  # noqa: E402
 from tests.helpers.paths import STRIPES  # noqa: E402
 
@@ -312,10 +315,37 @@ def test_the_best_is_the_lowest_criterion_of_the_accurate_ones() -> None:
     }
     assert best_cells(rows)[0] == ["falcon", "5", "2", "1", "1", "0.2000", "0.9000", "0.9000"]
     check_chosen(rows, "falcon")
-    with pytest.raises(UserError, match=r"accuracy 0.500, required is 0.900"):
+    with pytest.raises(
+        UserError, match=r"trial 1, has validation accuracy 0.500 \(at least 0.900\)\."
+    ):
         check_chosen(rows[1:2], "falcon")
+    timid = row(6, 0.1, 0.95, clean_ece=0.3, allowed_clean_ece=0.05)
+    with pytest.raises(UserError, match=r"trial 6, has clean ECE 0.300 \(at most 0.050\)\."):
+        check_chosen([rows[1], timid], "falcon")
     with pytest.raises(UserError, match=r"no trial was completed \(diverged\)"):
         check_chosen(rows[4:5], "falcon")
+
+
+def test_a_family_that_ranks_trials_against_the_others_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = [(0.1, 0.2, 0.9), (0.2, 0.1, 0.8), (0.3, 0.4, 0.7), (0.4, 0.3, 0.6)]
+    assert family_agreement(
+        [row(n, 0.2, 0.95, families={"a": 0.5, "b": 0.5}) for n in range(4)]
+    ) == {
+        "a": 0.0,
+        "b": 0.0,
+    }
+    families = [dict(zip(("warp", "shuffle", "lines"), one, strict=True)) for one in values]
+    rows = [row(n, 0.2, 0.95, families=one) for n, one in enumerate(families)]
+    rows.append(row(4, 0.2, 0.1, families={"warp": 0.9, "shuffle": 0.0, "lines": 0.0}))
+    found = family_agreement(rows)
+    # lines has ranks 4 3 2 1, warp + shuffle 0.3, 0.3, 0.7, 0.7: -4 / (sqrt(5) * 2)
+    assert found["lines"] == pytest.approx(-0.8944, abs=1e-4)
+    assert family_agreement(rows[:3]) == {}
+    show_family_agreement(found)
+    said = capsys.readouterr().out
+    assert "lines ranks the trials against the other families" in said
 
 
 def test_the_rank_correlation_by_hand() -> None:
@@ -400,6 +430,57 @@ def test_trials_from_the_first_to_the_best(tmp_path: Path) -> None:
     chosen = tomllib.loads((tmp_path / "best.toml").read_text())
     assert chosen == {"methods": {"dropout": {**best["settings"], "keep": "best"}}}
     assert b"accurate enough" in drawn([history_figure(rows)])["history.svg"]
+
+
+@pytest.mark.end_to_end
+def test_trials_keep_their_weights_unless_told_otherwise(tmp_path: Path) -> None:
+    (row,) = tune(search(tmp_path / "kept", trials=1))
+    context = make_trial_context(search(tmp_path / "kept", trials=1), load_study_dataset(study()))
+    file = tmp_path / "kept/trials/dropout/trial-0.safetensors"
+    model = load_weights(file, make_study_model(study(), load_study_dataset(study())))
+    judged = validation_criterion(model, context.validation)
+    assert judged.criterion == pytest.approx(row["criterion"])
+    tune(search(tmp_path / "none", "tuning.keep_weights=false", trials=1))
+    assert not (tmp_path / "none/trials").exists()
+
+
+CALIBRATED = """
+[methods.warm]
+method = "shift_temperature"
+base = "dropout"
+perturbed = ["contrast", "gaussian_noise", "wave"]
+stored = 60
+[search.warm]
+clean_share = [0.5, 0.9]
+"""
+
+
+@pytest.mark.end_to_end
+def test_a_calibrator_with_a_search_of_its_own_is_judged_by_what_it_has_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = (*SHORT, "criterion=matched_levels", 'selection_shifts=["contrast", "wave"]')
+    given = read_own(TEXT + CALIBRATED, "test", changes)
+    fits: list[tuple[tuple[str, ...], int]] = []
+    fit = ShiftTemperature.fit
+
+    def noting(self: ShiftTemperature, model: Any, train: Any, validation: Any) -> Any:
+        fits.append((self.leave_out, sum(len(labels) for _, labels in validation)))
+        return fit(self, model, train, validation)
+
+    monkeypatch.setattr(ShiftTemperature, "fit", noting)
+    rows = tune(Search(given, "warm", 2, tmp_path))
+    assert [set(row["families"]) for row in rows] == [{"contrast", "wave"}] * 2
+    count = len(load_study_dataset(study()).validation)
+    halves = [(count + 1) // 2, count // 2]  # those that are fitted on, one half and the other
+    assert fits[:4] == [(("contrast",), n) for n in halves[::-1]] + [
+        (("wave",), n) for n in halves[::-1]
+    ]
+    assert fits[4] == ((), count)
+    assert len({row["accuracy"] for row in rows}) == 1  # one base for both trials
+    base = (tmp_path / "trials/warm/base.safetensors").stat().st_mtime_ns
+    tune(Search(given, "warm", 3, tmp_path))
+    assert (tmp_path / "trials/warm/base.safetensors").stat().st_mtime_ns == base
 
 
 @pytest.mark.end_to_end

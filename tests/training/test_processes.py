@@ -62,11 +62,8 @@ def test_two_processes_are_one(
     assert alone.keys() == first.keys() == second.keys()
     for key, value in alone.items():
         assert torch.equal(first[key], second[key])
-        is_term = "/" in key
-        close = (
-            {"atol": of_terms, "rtol": 0} if is_term else {"atol": of_weights, "rtol": of_weights}
-        )
-        torch.testing.assert_close(first[key], value, **close)
+        atol, rtol = (of_terms, 0.0) if "/" in key else (of_weights, of_weights)
+        torch.testing.assert_close(first[key], value, atol=atol, rtol=rtol)
 
 
 @pytest.mark.end_to_end

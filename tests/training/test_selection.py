@@ -1,12 +1,14 @@
 """Choosing by validation data: the criterion by hand, and which epoch is kept."""
 
 import copy
+from typing import get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from falconcal.data import Dataset, Examples
+from falconcal.data.dataset import Modality
 from falconcal.errors import UserError
 from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import expected_calibration_error
@@ -16,6 +18,7 @@ from falconcal.shifts.fgsm import EPSILONS, fgsm
 from falconcal.training import History, on_epoch
 from falconcal.training.criterion import (
     CRITERIA,
+    FAMILIES,
     CriterionResult,
     Requirements,
     examples_to_judge,
@@ -216,3 +219,10 @@ def test_shifts_that_leave_the_bounds_are_judged_too(tiny: Dataset) -> None:
     assert validation_criterion(small_network(), validation).families["double"] == pytest.approx(
         error
     )
+
+
+@pytest.mark.parametrize("modality", get_args(Modality))
+def test_every_kind_of_data_has_families_to_choose_by(modality: str) -> None:
+    """Without any, a criterion would be a mean of nothing."""
+    assert set(FAMILIES[modality]) <= set(SHIFTS)
+    assert len(FAMILIES[modality]) > 1

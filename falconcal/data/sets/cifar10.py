@@ -6,7 +6,6 @@ are in the cache and memory-mapped. The python version is refused: pickles may r
 """
 
 import hashlib
-import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from falconcal.data.dataset import Dataset
 from falconcal.data.images import PIXEL_BOUNDS, Images, as_images
 from falconcal.data.locations import find_file, search_folders
 from falconcal.errors import UserError
-from falconcal.io.array_files import read_stream
+from falconcal.io.array_files import read_packed_array
 
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -154,8 +153,7 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _array(path: Path, axes: int) -> numpy.ndarray:
-    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-        array = read_stream(file, path)
+    array = read_packed_array(path)
     if array.dtype != numpy.uint8 or array.ndim != axes or array.shape[1:4] != IMAGE[: axes - 1]:
         expected = ("N", *IMAGE)[:axes]
         raise UserError(

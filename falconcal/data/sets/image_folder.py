@@ -19,7 +19,7 @@ from falconcal.data.array_cache import cached_arrays
 from falconcal.data.class_folders import PART_FOLDERS, HeldOut, LabelledFiles, list_parts
 from falconcal.data.dataset import Dataset
 from falconcal.data.images import PIXEL_BOUNDS, as_images
-from falconcal.data.locations import search_folders
+from falconcal.data.locations import given_folder, search_folders
 from falconcal.data.part import Part
 from falconcal.data.preparation import Channels, Preparation
 from falconcal.data.streamed_images import StreamedImages
@@ -43,6 +43,9 @@ class ImageFolder:
     channels: Literal[1, 3] = 3
     """3 for colour, 1 for grey."""
 
+    test: str | None = None
+    """Another folder, with one folder per class, for the test part."""
+
     held_out: HeldOut = 0.1
     """The share of training images that is held out for each part without a folder."""
 
@@ -60,7 +63,7 @@ class ImageFolder:
 
     def load(self) -> Dataset:
         (root,) = search_folders((), self.path)
-        listed = list_parts(root, ENDINGS, self.held_out)
+        listed = list_parts(root, ENDINGS, self.held_out, given_folder(self.test))
         classes = listed["train"].classes
         train, validation, test = (self._part(root, name, listed[name]) for name in PART_FOLDERS)
         asked = self.mean is not None or self.deviation is not None

@@ -4,7 +4,9 @@ A. Barbu et al., NeurIPS 2019. The unpacked ``objectnet-1.0``: ``images/CLASS/*.
 of ``mappings``, by which 113 of its 313 classes are classes of ImageNet. Nine of these are several
 of ImageNet's, as an alarm clock is an analog or a digital one: their label is the first of them.
 ``single`` leaves them out, which the authors' code does: 104 classes. The other 200 classes are
-outliers. Every image has a red border of 2 pixels, which is cut off.
+outliers. Every image has a red border of 2 pixels, which is cut off. The sample of ten images that
+the ObjectNet Challenge gives away is read too: images beside ``answers.json`` and
+``imagenet_pytorch_id_to_objectnet_id.json``.
 """
 
 from pathlib import Path
@@ -23,10 +25,12 @@ from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS
 from falconcal.io.parsing import parse_json
 
-OBJECTNET_FOLDERS = ("objectnet-1.0", "objectnet")
+OBJECTNET_FOLDERS = ("objectnet-1.0", "objectnet", "objectnet-sample")
 BORDER = 2  # red pixels on every side
 OUTLIER = -1
 FOLDER_LABELS, TO_IMAGENET = "folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json"
+ANSWERS, SAMPLE_MAP = "answers.json", "imagenet_pytorch_id_to_objectnet_id.json"
+IMAGENET_CLASSES = 1000
 TO_LINE, LINES = "pytorch_to_imagenet_2012_id.json", "imagenet_to_label_2012_v2"
 
 Which = Literal["known", "single", "unknown"]
@@ -68,7 +72,7 @@ class ObjectNet:
 def find_objectnet(path: str | None = None) -> Path:
     """Return the folder that holds the images and the mappings."""
     root = find_folder("objectnet", OBJECTNET_FOLDERS, path)
-    if not (root / "images").is_dir():
+    if not (root / "images").is_dir() and not _is_sample(root):
         raise UserError(
             f"objectnet: expected the folders images and mappings in {root}, found no images: is "
             "it the unpacked objectnet-1.0?"
@@ -78,6 +82,8 @@ def find_objectnet(path: str | None = None) -> Path:
 
 def labelled_files(root: Path, which: Which) -> list[tuple[Path, int]]:
     """Return the image files of some classes in the order of their names, with their labels."""
+    if _is_sample(root):
+        return _sample_files(root, which)
     label_of = _labels(root, which)
     files = [
         (file, label_of[folder.name])
@@ -88,6 +94,27 @@ def labelled_files(root: Path, which: Which) -> list[tuple[Path, int]]:
     if not files:
         raise UserError(f"{root}: expected images of {which} classes, got none: is it complete?")
     return files
+
+
+def _is_sample(root: Path) -> bool:
+    return (root / ANSWERS).is_file()
+
+
+def _sample_files(root: Path, which: Which) -> list[tuple[Path, int]]:
+    """Return the files of the sample whose classes are asked for, with their labels."""
+    numbers_of: dict[int, list[int]] = {}
+    for number, own in _parsed(root / SAMPLE_MAP).items():
+        numbers_of.setdefault(int(own), []).append(int(number))
+    pairs = [
+        (root / name, numbers_of.get(int(own), [OUTLIER]))
+        for name, own in sorted(_parsed(root / ANSWERS).items())
+    ]
+    unknown = which == "unknown"
+    return [
+        (file, numbers[0])
+        for file, numbers in pairs
+        if (numbers == [OUTLIER]) == unknown and (which != "single" or len(numbers) == 1)
+    ]
 
 
 def _labels(root: Path, which: Which) -> dict[str, int]:
@@ -118,6 +145,8 @@ def imagenet_numbers(root: Path) -> dict[str, list[int]]:
 
 def imagenet_classes(root: Path) -> tuple[str, ...]:
     """Return ImageNet's classes in the usual order, as ObjectNet's files name them."""
+    if _is_sample(root):  # which has their numbers alone
+        return tuple(str(number) for number in range(IMAGENET_CLASSES))
     lines, line_of = _read_lines(root, LINES), _read_json(root, TO_LINE)
     try:
         return tuple(lines[int(line_of[str(number)])] for number in range(len(line_of)))
@@ -129,21 +158,26 @@ def imagenet_classes(root: Path) -> tuple[str, ...]:
 
 
 def _read_json(root: Path, name: str) -> dict[str, Any]:
+    return _parsed(root / "mappings" / name)
+
+
+def _parsed(file: Path) -> dict[str, Any]:
     try:
-        content = parse_json("\n".join(_read_lines(root, name)))
+        content = parse_json("\n".join(_lines(file)))
     except UserError:
         raise
     except ValueError as error:
-        raise UserError(f"cannot read {root / 'mappings' / name}: damaged ({error}).") from None
+        raise UserError(f"cannot read {file}: damaged ({error}).") from None
     if not isinstance(content, dict):
-        raise UserError(
-            f"expected names in {root / 'mappings' / name}, got {type(content).__name__}."
-        )
+        raise UserError(f"expected names in {file}, got {type(content).__name__}.")
     return content
 
 
 def _read_lines(root: Path, name: str) -> list[str]:
-    file = root / "mappings" / name
+    return _lines(root / "mappings" / name)
+
+
+def _lines(file: Path) -> list[str]:
     try:
         return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

@@ -47,6 +47,9 @@ class Npz:
     bounds: ValueRange | None = None
     """The range of floats, lowest and highest; images of bytes have 0 to 1."""
 
+    test: str | None = None
+    """A second file, for the test part: its test_inputs and test_labels."""
+
     held_out: HeldOut = 0.1
     """The share of training examples that is held out for each part that is missing."""
 
@@ -54,6 +57,9 @@ class Npz:
         (path,) = search_folders((), self.path)
         names = array_names(path)
         pairs = {part: _pair(path, names, part) for part in ARRAY_PARTS}
+        if self.test is not None:
+            (file,) = search_folders((), self.test)
+            pairs["test"] = _pair(file, array_names(file), "test", required=True)
         _check_alike(path, pairs)
         classes = _classes(path, names, pairs)
         whole = with_all_parts(pairs, classes, self.held_out)
@@ -168,11 +174,13 @@ def _highest(arrays: Iterable[numpy.ndarray]) -> int:
     return max(int(array.max()) for array in arrays)
 
 
-def _pair(path: Path, there: Sequence[str], part: str) -> ArrayPair | None:
+def _pair(
+    path: Path, there: Sequence[str], part: str, *, required: bool = False
+) -> ArrayPair | None:
     """Return the inputs and the labels of a part, checked one by one; None if it has neither."""
     names = [f"{part}_inputs", f"{part}_labels"]
     missing = [name for name in names if name not in there]
-    if part != "train" and len(missing) == 2:
+    if part != "train" and len(missing) == 2 and not required:
         return None
     if missing:
         hint = did_you_mean(missing[0], there)

@@ -11,7 +11,7 @@ import torch
 from falconcal.core.settings import Count, settings
 from falconcal.data.class_folders import HeldOut, LabelledFiles, list_parts
 from falconcal.data.dataset import Dataset
-from falconcal.data.locations import search_folders
+from falconcal.data.locations import given_folder, search_folders
 from falconcal.data.part import Examples
 from falconcal.data.texts import Texts
 from falconcal.data.vocabulary import Encoder, most_frequent, read_vectors
@@ -32,6 +32,9 @@ class TextFolder:
     vocabulary: Count = 20_000
     """The number of most frequent words that are kept."""
 
+    test: str | None = None
+    """Another folder, with one folder per class, for the test part."""
+
     held_out: HeldOut = 0.1
     """The share of training texts that is held out for each part without a folder."""
 
@@ -43,7 +46,7 @@ class TextFolder:
 
     def load(self) -> Dataset:
         (root,) = search_folders((), self.path)
-        listed = list_parts(root, frozenset({".txt"}), self.held_out)
+        listed = list_parts(root, frozenset({".txt"}), self.held_out, given_folder(self.test))
         raw = {part: [_text(file) for file in one.files] for part, one in listed.items()}
         encoder = Encoder(most_frequent(raw["train"], self.vocabulary), self.length)
         train, validation, test = (

@@ -6,7 +6,7 @@ To add a format, write a file with ``open_FORMAT(path, metadata) -> InputSource`
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,9 @@ OUTPUTS = (".csv", ".parquet")
 NAMES = {"file": polars.String, "row": polars.Int64}
 TYPES = {"label": polars.String, "confidence": polars.Float64, "entropy": polars.Float64}
 
-Answer = tuple[str, float, float]  # label, confidence, entropy
+CLASS_PREFIX = "p_"  # of the columns of class probabilities, as falconcal score reads them
+
+Answer = tuple[str | float, ...]  # label, confidence, entropy, and maybe each class's probability
 
 
 @dataclass
@@ -113,25 +115,34 @@ def write_predictions(
     source: InputSource,
     threshold: float | None = None,
     advance: Callable[[int], None] = lambda _: None,
+    *,
+    probabilities: bool = False,
 ) -> PredictionCounts:
     """Write one prediction per example to a file, which appears when it is complete."""
     outcome = PredictionCounts()
-    tables = _watched(_tables(saved, source, threshold), outcome, advance)
+    names = class_columns(saved.metadata) if probabilities else ()
+    tables = _watched(_tables(saved, source, threshold, names), outcome, advance)
     with atomic_path(out) as temporary:
         if out.suffix.lower() == ".csv":
             _write_csv(temporary, tables)
         else:
-            _write_parquet(temporary, tables, source.named)
+            _write_parquet(temporary, tables, source.named, names)
     return outcome
 
 
+def class_columns(metadata: ModelMetadata) -> tuple[str, ...]:
+    """Return the names of the columns of class probabilities."""
+    return tuple(f"{CLASS_PREFIX}{_writable(name)}" for name in metadata.classes)
+
+
 def _tables(
-    saved: SavedModel, source: InputSource, threshold: float | None
+    saved: SavedModel, source: InputSource, threshold: float | None, columns: Sequence[str]
 ) -> Iterator[tuple[InputBatch, polars.DataFrame]]:
     """Yield one row per example, one batch at a time."""
     model = saved.model.to("cuda") if torch.cuda.is_available() else saved.model
     for batch in source.batches:
-        table = _table(source.named, batch, _answers(model, saved.metadata, batch))
+        answers = _answers(model, saved.metadata, batch, probabilities=bool(columns))
+        table = _table(source.named, batch, answers, columns)
         if threshold is not None:
             # an example that could not be read has no confidence, so it is rejected
             rejected = (polars.col("confidence") < threshold).fill_null(True)
@@ -139,8 +150,10 @@ def _tables(
         yield batch, table
 
 
-def _answers(model: nn.Module, metadata: ModelMetadata, batch: InputBatch) -> list[Answer]:
-    """Return label, confidence and entropy of each example that could be read."""
+def _answers(
+    model: nn.Module, metadata: ModelMetadata, batch: InputBatch, *, probabilities: bool
+) -> list[Answer]:
+    """Return label, confidence, entropy and the like of each example that could be read."""
     if len(batch.inputs) == 0:
         return []
     unknown = torch.full((len(batch.inputs),), -1)
@@ -152,15 +165,20 @@ def _answers(model: nn.Module, metadata: ModelMetadata, batch: InputBatch) -> li
         )
     scores = predictions.scores()
     labels = [metadata.classes[number] for number in scores.prediction.tolist()]
-    return list(zip(labels, scores.confidence.tolist(), scores.entropy.tolist(), strict=True))
+    more = predictions.probs.double().T.tolist() if probabilities else []
+    columns = [labels, scores.confidence.tolist(), scores.entropy.tolist(), *more]
+    return list(zip(*columns, strict=True))
 
 
-def _table(named: str, batch: InputBatch, answers: list[Answer]) -> polars.DataFrame:
+def _table(
+    named: str, batch: InputBatch, answers: list[Answer], columns: Sequence[str]
+) -> polars.DataFrame:
     """Return the predictions with the names; an example that could not be read has nulls."""
-    given = iter(answers)
-    rows = [(None, None, None) if name in batch.damaged else next(given) for name in batch.names]
+    given, types = iter(answers), {**TYPES, **dict.fromkeys(columns, polars.Float64)}
+    nothing = (None,) * len(types)
+    rows = [nothing if name in batch.damaged else next(given) for name in batch.names]
     names = [_writable(name) for name in batch.names]
-    table = polars.DataFrame(rows, schema=TYPES, orient="row")
+    table = polars.DataFrame(rows, schema=types, orient="row")
     return table.insert_column(0, polars.Series(named, names, dtype=NAMES[named]))
 
 
@@ -191,12 +209,15 @@ def _write_csv(path: Path, tables: Iterator[polars.DataFrame]) -> None:
             table.write_csv(file, include_header=number == 0)
 
 
-def _write_parquet(path: Path, tables: Iterator[polars.DataFrame], named: str) -> None:
+def _write_parquet(
+    path: Path, tables: Iterator[polars.DataFrame], named: str, classes: Sequence[str]
+) -> None:
     """Write CSV first, so that only a part of the rows is in memory."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
         rows = Path(folder) / "rows.csv"
         _write_csv(rows, tables)
         types = {named: NAMES[named], **TYPES, "rejected": polars.Boolean}
+        types |= dict.fromkeys(classes, polars.Float64)
         columns = polars.scan_csv(rows, infer_schema=False, glob=False).collect_schema().names()
         schema = {name: types[name] for name in columns}
         polars.scan_csv(rows, schema=schema, glob=False).sink_parquet(path, compression="zstd")

@@ -23,7 +23,7 @@ from falconcal.io.image_files import (
 
 def open_images(folder: Path, metadata: ModelMetadata) -> InputSource:
     """Return the images of a folder in the order of their names; other files are skipped."""
-    _check(metadata)
+    check_takes_images(metadata)
     names = sorted(file.relative_to(folder).as_posix() for file in files_below(folder, ENDINGS))
     if not names:
         raise UserError(f"expected images in {folder}, found none: is it the right folder?")
@@ -33,12 +33,17 @@ def open_images(folder: Path, metadata: ModelMetadata) -> InputSource:
 def read_input(path: Path, metadata: ModelMetadata) -> Tensor:
     """Return an image as the model takes it, (channels, H, W)."""
     pixels = torch.from_numpy(read_image(path, framing_in(metadata)))[None]  # (1, H, W, channels)
+    return pixels_to_inputs(pixels, metadata)[0]
+
+
+def pixels_to_inputs(pixels: Tensor, metadata: ModelMetadata) -> Tensor:
+    """Return bytes as the model takes them: (N, H, W, channels) -> (N, channels, H, W)."""
     if metadata.mean is None or metadata.deviation is None:
-        return in_range(pixels, metadata.bounds)[0]
+        return in_range(pixels, metadata.bounds)
     mean, deviation = (
         torch.tensor(numbers)[:, None, None] for numbers in (metadata.mean, metadata.deviation)
     )
-    return (as_floats(pixels)[0] - mean) / deviation
+    return (as_floats(pixels) - mean) / deviation
 
 
 def framing_in(metadata: ModelMetadata) -> Framing:
@@ -50,7 +55,8 @@ def framing_in(metadata: ModelMetadata) -> Framing:
     return metadata.framing or framing_of_shape(metadata.shape, stretch=True)
 
 
-def _check(metadata: ModelMetadata) -> None:
+def check_takes_images(metadata: ModelMetadata) -> None:
+    """Refuse a model that does not take images, or does not say the range of its pixels."""
     if not is_image_shape(metadata.shape) or metadata.tokens is not None:
         raise UserError(
             f"expected a model of images with 1 or 3 channels, it was saved for examples of shape "

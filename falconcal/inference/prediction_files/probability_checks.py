@@ -1,31 +1,36 @@
-"""Turn a table into checked numbers; an error names the row and the column."""
+"""Turn columns into checked probabilities; an error names the row and the column."""
+
+from dataclasses import dataclass
 
 import numpy
 import polars
 
-from falconcal.errors import did_you_mean
-from falconcal.inference.prediction_files.columns import RawPredictions
-from falconcal.io.table_files import shown
+from falconcal.inference.prediction_files.read_options import Layout
+from falconcal.inference.prediction_files.true_classes import NAMEABLE
+from falconcal.io.table_files import Rows
 from falconcal.metrics.predictions import SUM_TOLERANCE
 
-GROUPABLE = (polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Date)
+ROUNDING = 0.1  # how far from 1 a row may sum and still be off by rounding
 
 
-def probability_matrix(table: RawPredictions, *, logits: bool) -> numpy.ndarray:
+@dataclass(frozen=True, eq=False)
+class RawPredictions(Rows):
+    """The content of a file, not yet checked."""
+
+    layout: Layout
+    values: polars.DataFrame  # (N, C), columns named as messages name them
+    predictions: polars.Series | None  # (N,)
+    groups: polars.Series | None  # (N,)
+
+
+def probability_matrix(table: RawPredictions, *, logits: bool, normalise: bool) -> numpy.ndarray:
     """Return the numbers of all classes, (N, C), each row a distribution or a row of logits."""
-    columns = [table.numbers(column) for column in table.values]
-    values = numpy.stack(columns, 1)  # (N, C)
+    values = numpy.stack([table.numbers(column) for column in table.values], 1)  # (N, C)
     if logits:
-        _check_logits(table, values)
-    else:
-        _check_probabilities(table, values)
-    return values
-
-
-def label_numbers(table: RawPredictions) -> numpy.ndarray:
-    """Return the number of each example's class, (N,)."""
-    table.check_filled(table.labels)
-    return _named_labels(table) if table.named else _whole_labels(table)
+        check_logits(table, values)
+        return values
+    check_inside(table, values)
+    return _normalised(table, values) if normalise else _summing_to_one(table, values)
 
 
 def group_names(table: RawPredictions) -> tuple[str, ...] | None:
@@ -34,12 +39,13 @@ def group_names(table: RawPredictions) -> tuple[str, ...] | None:
         return None
     table.check_filled(table.groups)
     groups = table.groups
-    if not (groups.dtype.is_integer() or groups.dtype.is_float() or groups.dtype in GROUPABLE):
+    if not (groups.dtype.is_integer() or groups.dtype.is_float() or groups.dtype in NAMEABLE):
         raise table.problem(f"expected text or numbers, got {groups.dtype}.", column=groups.name)
     return tuple(groups.cast(polars.String))
 
 
-def _check_probabilities(table: RawPredictions, values: numpy.ndarray) -> None:
+def check_inside(table: RawPredictions, values: numpy.ndarray) -> None:
+    """Refuse numbers (N, C) that are no probabilities."""
     inside = (values >= 0) & (values <= 1 + SUM_TOLERANCE)  # written so that NaN is outside
     _refuse(
         table,
@@ -48,19 +54,10 @@ def _check_probabilities(table: RawPredictions, values: numpy.ndarray) -> None:
         "expected a probability from 0 to 1",
         "are they logits? Then add --logits",
     )
-    sums = values.sum(1)  # (N,)
-    bad = numpy.abs(sums - 1) > SUM_TOLERANCE
-    if bad.any():
-        row, names = int(bad.argmax()), table.values.columns
-        raise table.problem(
-            f"expected probabilities that sum to 1, within {SUM_TOLERANCE}, got {sums[row]:.6g} as "
-            f"the sum of the {len(names)} columns {names[0]!r} to {names[-1]!r}: is a class "
-            "missing? For logits add --logits.",
-            row,
-        )
 
 
-def _check_logits(table: RawPredictions, values: numpy.ndarray) -> None:
+def check_logits(table: RawPredictions, values: numpy.ndarray) -> None:
+    """Refuse numbers (N, C) that are no logits."""
     _refuse(
         table,
         values,
@@ -74,6 +71,38 @@ def _check_logits(table: RawPredictions, values: numpy.ndarray) -> None:
         raise table.problem(words, int(nothing.argmax()))
 
 
+def _summing_to_one(table: RawPredictions, values: numpy.ndarray) -> numpy.ndarray:
+    sums = values.sum(1)  # (N,)
+    bad = numpy.abs(sums - 1) > SUM_TOLERANCE
+    if bad.any():
+        row = int(bad.argmax())
+        rounded = numpy.abs(sums - 1).max() <= ROUNDING
+        remedy = "is it rounding? Then add --normalise." if rounded else "is a class missing?"
+        words = f"{_sum_words(table, sums[row])}: {remedy} For logits add --logits."
+        raise table.problem(words, row)
+    return values
+
+
+def _normalised(table: RawPredictions, values: numpy.ndarray) -> numpy.ndarray:
+    """Return rows divided by their sums, which may be off 1 by rounding, not by a class."""
+    sums = values.sum(1)  # (N,)
+    bad = numpy.abs(sums - 1) > ROUNDING
+    if bad.any():
+        row = int(bad.argmax())
+        words = _sum_words(table, sums[row], ROUNDING)
+        raise table.problem(f"{words}: that is more than rounding. Is a class missing?", row)
+    divided: numpy.ndarray = values / sums[:, None]
+    return divided
+
+
+def _sum_words(table: RawPredictions, came: float, within: float = SUM_TOLERANCE) -> str:
+    names = table.values.columns
+    return (
+        f"expected probabilities that sum to 1, within {within}, got {came:.6g} as the sum of the "
+        f"{len(names)} columns {names[0]!r} to {names[-1]!r}"
+    )
+
+
 def _refuse(
     table: RawPredictions, values: numpy.ndarray, bad: numpy.ndarray, expected: str, remedy: str
 ) -> None:
@@ -84,53 +113,3 @@ def _refuse(
         came = f"{values[row, column]:.6g}"
         name = table.values.columns[column]
         raise table.problem(f"{expected}, got {came}: {remedy}.", row, name)
-
-
-def _named_labels(table: RawPredictions) -> numpy.ndarray:
-    """Return labels that are names of classes as their numbers, (N,)."""
-    column = table.labels
-    if not (column.dtype.is_integer() or column.dtype in GROUPABLE):
-        raise table.problem(f"expected names of classes, got {column.dtype}.", column=column.name)
-    text = column.cast(polars.String)
-    numbers = text.replace_strict(
-        list(table.classes), range(len(table.classes)), default=None, return_dtype=polars.Int64
-    )
-    if numbers.null_count():
-        row = int(numbers.is_null().arg_true()[0])
-        hint = did_you_mean(text[row], table.classes)
-        raise table.problem(
-            f"expected the name of a class, got {shown(text[row])}. {hint} Whole numbers are "
-            "labels only where the classes have no names: columns that end in 0, 1, 2 and so on.",
-            row,
-            column.name,
-        )
-    return numbers.to_numpy().copy()
-
-
-def _whole_labels(table: RawPredictions) -> numpy.ndarray:
-    """Return labels that are numbers of classes, (N,)."""
-    column, last = table.labels, len(table.classes) - 1
-    expected = f"expected a whole number from 0 to {last}"
-    if not (column.dtype.is_numeric() or column.dtype in (polars.String, polars.Categorical)):
-        raise table.problem(f"{expected}, got {column.dtype}.", column=column.name)
-    numbers = column.cast(polars.String).cast(polars.Float64, strict=False)
-    bad = ~((numbers >= 0) & (numbers <= last) & (numbers == numbers.round())).fill_null(False)
-    if bad.any():
-        row = int(bad.arg_true()[0])
-        came = column[row]
-        remedy = _label_remedy(numbers[row], table)
-        raise table.problem(f"{expected}, got {shown(came)}: {remedy}", row, column.name)
-    return numbers.cast(polars.Int64).to_numpy().copy()
-
-
-def _label_remedy(number: float | None, table: RawPredictions) -> str:
-    if number is None:
-        return "for names of classes as labels, the columns of the classes end in these names."
-    if number == -1:
-        return (
-            "-1 marks an example of no known class, which is neither right nor wrong: leave such "
-            "rows out."
-        )
-    if number == len(table.classes):
-        return "classes are counted from 0."
-    return "check the labels and the columns of the classes."

@@ -9,6 +9,7 @@ from falconcal.errors import UserError
 from falconcal.models.bayesian.layer import BayesianLayer
 
 Forms = Mapping[type[nn.Module], Callable[..., BayesianLayer]]
+AnyForms = Mapping[type[nn.Module], Callable[..., nn.Module]]
 # they scale and shift single features: few numbers, which stay plain, like the biases
 PLAIN_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.PReLU)
 
@@ -26,6 +27,11 @@ def to_bayesian(model: nn.Module, forms: Forms) -> nn.Module:
 
 def with_bayesian_last_layer(model: nn.Module, forms: Forms, name: str | None = None) -> nn.Module:
     """Return a copy whose last ``nn.Linear`` is Bayesian: the last by definition, or by name."""
+    return with_last_layer(model, forms, name)
+
+
+def with_last_layer(model: nn.Module, forms: AnyForms, name: str | None = None) -> nn.Module:
+    """Return a copy whose last ``nn.Linear`` is replaced: the last by definition, or by name."""
     names = [place for place, layer in model.named_modules() if type(layer) is nn.Linear]
     if name is None and not names:
         raise UserError("expected a model whose last layer is an nn.Linear, found none.")
@@ -34,7 +40,7 @@ def with_bayesian_last_layer(model: nn.Module, forms: Forms, name: str | None = 
     return _replaced(model, [names[-1] if name is None else name], forms)
 
 
-def _replaced(model: nn.Module, names: list[str], forms: Forms) -> nn.Module:
+def _replaced(model: nn.Module, names: list[str], forms: AnyForms) -> nn.Module:
     model = copy.deepcopy(model)
     made = {id(layer): forms[type(layer)](layer) for layer in map(model.get_submodule, names)}
     for name, layer in list(model.named_modules(remove_duplicate=False)):

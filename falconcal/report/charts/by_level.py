@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import altair
 import polars
 
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import COLOURS, SHAPES, cycled
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.metrics import BINS, METRICS, Metric
 from falconcal.report.charts.chart_data import (
@@ -25,7 +27,6 @@ from falconcal.report.charts.figure import (
     Figure,
     colour,
     grid,
-    layered,
     legend_width,
     lines,
     marked,
@@ -33,7 +34,6 @@ from falconcal.report.charts.figure import (
     tooltip,
     whole_numbers,
 )
-from falconcal.report.charts.theme import COLOURS, SHAPES, cycled
 from falconcal.report.results import Results
 
 LEVELS = "Level 0 is the clean data."

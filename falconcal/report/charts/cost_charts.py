@@ -3,16 +3,16 @@
 import altair
 import polars
 
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import SHAPES, cycled
 from falconcal.report.charts.figure import (
     NAMED_ROWS,
     ROW_HEIGHT,
     Figure,
     colour,
     grid,
-    layered,
     legend_width,
 )
-from falconcal.report.charts.theme import SHAPES, cycled
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.costs import EVALUATION, TRAINING, Costs

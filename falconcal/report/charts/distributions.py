@@ -9,8 +9,9 @@ import math
 import altair
 import polars
 
+from falconcal.drawing.layers import layered
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
-from falconcal.report.charts.figure import NAMED_ROWS, ROW_HEIGHT, Figure, colour, grid, layered
+from falconcal.report.charts.figure import NAMED_ROWS, ROW_HEIGHT, Figure, colour, grid
 from falconcal.report.paper_tests import NEAR_RANDOM, ShiftLevel, near_chance_levels
 from falconcal.report.results import Results, class_count, explaining_read_errors, open_scores
 from falconcal.report.tables.comparison_tables import ComparisonTable

@@ -9,8 +9,9 @@ from typing import Any
 import altair
 import polars
 
+from falconcal.drawing.layers import HOVER_SIZE
+from falconcal.drawing.theme import COLOURS, CONFIG, DASHES, INK, cycled
 from falconcal.report.charts.engine import draw
-from falconcal.report.charts.theme import COLOURS, CONFIG, DASHES, INK, cycled
 from falconcal.report.results import Results
 
 CHOSEN_ON = "used to choose settings"
@@ -18,8 +19,6 @@ PANEL_WIDTH, PANEL_HEIGHT, PANELS_PER_ROW = 170, 120, 4
 ROW_HEIGHT = 18  # of one method, where a panel has one row per method
 FILE_WIDTH = PANELS_PER_ROW * (PANEL_WIDTH + 30)  # about, with the room that axes take
 NAMED_ROWS = 4  # cells of a panel whose rows have names: alone in its row on a narrow page
-HOVER_SIZE = 90  # of the unseen marks that answer the pointer
-CHART_DIGITS = 6  # enough for any figure, and a page half the size
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +65,6 @@ def drawn(figures: Iterable[Figure], formats: Sequence[str] = ("svg",)) -> dict[
         for figure, one in zip(figures, files, strict=True)
         for ending, content in one.items()
     }
-
-
-def layered(layers: list[altair.Chart], table: polars.DataFrame) -> altair.LayerChart:
-    """Return the layers of a panel over one small table, which the specification carries."""
-    numbers = polars.selectors.float()
-    rounded = table.with_columns(numbers.fill_nan(None).round(CHART_DIGITS))
-    # a tuple, because Altair copies lists again and again
-    return altair.LayerChart(data={"values": tuple(rounded.to_dicts())}, layer=layers)
 
 
 def grid(

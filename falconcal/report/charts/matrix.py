@@ -3,8 +3,9 @@
 import altair
 import polars
 
-from falconcal.report.charts.figure import PANEL_WIDTH, Figure, grid, layered
-from falconcal.report.charts.theme import COLOURS
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import COLOURS
+from falconcal.report.charts.figure import PANEL_WIDTH, Figure, grid
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import BEYOND_CHANCE, EvidenceRow, StudyEvidence
 from falconcal.report.tables.comparison_tables import (

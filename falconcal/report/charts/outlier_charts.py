@@ -3,16 +3,10 @@
 import altair
 import polars
 
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import COLOURS, INK, SHAPES, cycled
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
-from falconcal.report.charts.figure import (
-    Figure,
-    colour,
-    grid,
-    layered,
-    legend_width,
-    whole_numbers,
-)
-from falconcal.report.charts.theme import COLOURS, INK, SHAPES, cycled
+from falconcal.report.charts.figure import Figure, colour, grid, legend_width, whole_numbers
 from falconcal.report.confidence_cells import bin_expression
 from falconcal.report.results import (
     Results,

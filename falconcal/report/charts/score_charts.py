@@ -3,115 +3,43 @@
 import altair
 import polars
 
-from falconcal.evaluation.assessment import HISTOGRAM_CELLS, Assessment, wilson_bounds
-from falconcal.report.charts.figure import HOVER_SIZE, Figure, layered
-from falconcal.report.charts.theme import COLOURS
+from falconcal.drawing.layers import HOVER_SIZE, layered
+from falconcal.drawing.reliability_chart import MOST_COUNTED, reliability_panel
+from falconcal.drawing.theme import COLOURS
+from falconcal.evaluation.assessment import HISTOGRAM_CELLS, Assessment
+from falconcal.metrics.reliability_bins import reliability_bins_table
+from falconcal.report.charts.figure import Figure
 
 RIGHT, WRONG = COLOURS[0], COLOURS[1]
-MOST_COUNTED = 12  # bins over which counts can be written without running into each other
 MOST_SHOWN = 20  # groups in the figure
 SCORE_CHART_WIDTH, SCORE_CHART_HEIGHT = 420, 190
 
 
 def score_figures(found: Assessment) -> list[Figure]:
     """Return all figures in the order of the page."""
-    figures = [_reliability(found), _histogram(found), _risk_coverage(found)]
+    figures = [reliability_figure(found), _histogram(found), _risk_coverage(found)]
     return [*figures, _groups(found)] if found.groups else figures
 
 
 def reliability_table(found: Assessment) -> polars.DataFrame:
     """Return the bins that hold examples, with the bounds of their accuracy."""
-    curve = found.reliability
-    low, high = wilson_bounds(curve.accuracy * curve.counts, curve.counts.double())
-    table = polars.DataFrame(
-        {
-            "from": [number / found.bins for number in range(found.bins)],
-            "to": [(number + 1) / found.bins for number in range(found.bins)],
-            "counts": curve.counts.numpy(),
-            "share": curve.shares.numpy(),
-            "confidence": curve.confidence.numpy(),
-            "accuracy": curve.accuracy.numpy(),
-            "low": low.numpy(),
-            "high": high.numpy(),
-        }
-    )
-    return table.filter(polars.col("counts") > 0)
+    return reliability_bins_table(found.reliability)
 
 
 def bins_words(found: Assessment) -> str:
     return "1 bin" if found.bins == 1 else f"{found.bins} bins"
 
 
-def _reliability(found: Assessment) -> Figure:
-    table = reliability_table(found).with_columns(
-        ((polars.col("from") + polars.col("to")) / 2).alias("middle"),
-        (polars.int_range(polars.len()) == 0).alias("first"),
-    )
-    layers = [_diagonal(), *_bin_marks()]
+def reliability_figure(found: Assessment) -> Figure:
     counted = found.bins <= MOST_COUNTED
-    if counted:
-        layers.append(_counts())
     where = "The number over each bin is that of its examples, the" if counted else "The"
     caption = (
         f"Reliability: accuracy against confidence in {bins_words(found)}. On the dashed diagonal "
         "confidence is accuracy; below it the model is overconfident. Thick bars are the gaps, "
         f"thin ones 95 % intervals of the accuracy (Wilson). {where} area of a dot is its share."
     )
-    chart = _alone(layered(layers, table), SCORE_CHART_WIDTH)
-    return Figure("reliability", caption, chart, 75, square=True)
-
-
-def _diagonal() -> altair.Chart:
-    first = altair.Chart().transform_filter("datum.first")
-    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5).encode(
-        x=altair.XDatum(0), y=altair.YDatum(0), x2=altair.X2Datum(1), y2=altair.Y2Datum(1)
-    )
-    return line
-
-
-def _bin_marks() -> list[altair.Chart]:
-    axis = altair.Axis(format=".1f", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
-    across = altair.Scale(domain=[-0.04, 1.04], nice=False)
-    upwards = altair.Scale(domain=[-0.04, 1.1], nice=False)  # counts stand above 1
-    base = altair.Chart().encode(
-        x=altair.X("confidence:Q", title="confidence", scale=across, axis=axis)
-    )
-    accuracy = altair.Y("accuracy:Q", title="accuracy", scale=upwards, axis=axis)
-    gaps = base.mark_rule(color=RIGHT, strokeWidth=5, opacity=0.3).encode(
-        y=accuracy, y2="confidence:Q"
-    )
-    bounds = base.mark_rule(color=RIGHT, strokeWidth=1.2).encode(
-        y=altair.Y("low:Q", title="accuracy"), y2="high:Q"
-    )
-    line = base.mark_line(color=RIGHT, strokeWidth=1.2, opacity=0.7).encode(y=accuracy)
-    size = altair.Size("share:Q", scale=altair.Scale(domain=[0, 1], range=[14, 500]), legend=None)
-    dots = base.mark_circle(color=RIGHT, opacity=0.9).encode(y=accuracy, size=size)
-    hover = base.mark_circle(size=4 * HOVER_SIZE, opacity=0).encode(
-        y=accuracy, tooltip=_bin_words()
-    )
-    return [gaps, bounds, line, dots, hover]
-
-
-def _bin_words() -> list[altair.Tooltip]:
-    return [
-        altair.Tooltip("from:Q", title="confidence above", format=".3~f"),
-        altair.Tooltip("to:Q", title="up to", format=".3~f"),
-        altair.Tooltip("counts:Q", title="examples", format=",d"),
-        altair.Tooltip("confidence:Q", title="mean confidence", format=".3f"),
-        altair.Tooltip("accuracy:Q", title="accuracy", format=".3f"),
-        altair.Tooltip("low:Q", title="at least", format=".3f"),
-        altair.Tooltip("high:Q", title="at most", format=".3f"),
-    ]
-
-
-def _counts() -> altair.Chart:
-    # no more than four signs, such as 123k: ten of them fit over a diagram on a phone
-    words = "datum.counts < 1000 ? format(datum.counts, 'd') : format(datum.counts, '.2~s')"
-    named = altair.Chart().transform_calculate(counted=words)
-    text: altair.Chart = named.mark_text(fontSize=10, opacity=0.75).encode(
-        x="middle:Q", y=altair.YDatum(1.06), text="counted:N"
-    )
-    return text
+    panel = reliability_panel(reliability_table(found), counted=counted)
+    return Figure("reliability", caption, _alone(panel, SCORE_CHART_WIDTH), 75, square=True)
 
 
 def _histogram(found: Assessment) -> Figure:

@@ -7,15 +7,17 @@ import altair
 import polars
 import scipy  # its parts are loaded when they are first used
 
+from falconcal.drawing.layers import layered
+from falconcal.drawing.theme import COLOURS
 from falconcal.errors import UserError
 from falconcal.io.atomic import write_bytes
 from falconcal.io.parsing import parse_json
-from falconcal.io.trial_rows import TrialRow, best_of, is_eligible
-from falconcal.report.charts.figure import Figure, drawn, grid, layered, whole_numbers
-from falconcal.report.charts.theme import COLOURS
+from falconcal.io.trial_rows import TrialRow, best_of, is_eligible, shortfalls
+from falconcal.report.charts.figure import Figure, drawn, grid, whole_numbers
 
 HEADING = ["Method", "Trials", "Enough", "Pruned", "Failed", "Criterion", "Accuracy", "Required"]
 TRIAL_GROUPS = ("accurate enough", "not accurate enough", "pruned")
+FEWEST_RANKED = 4  # trials below which families are not compared
 TRIAL_INKS = (COLOURS[0], COLOURS[1], COLOURS[8])
 
 
@@ -76,9 +78,36 @@ def rank_correlations(
     }
 
 
+def family_agreement(rows: list[TrialRow]) -> dict[str, float]:
+    """Return for each family its rank correlation with the mean of the others, over the trials.
+
+    Over all complete trials that are accurate enough, of all methods together; empty where they are
+    fewer than four or have one family. A family below 0 ranks trials against the others: a mean
+    over such families chooses little.
+    """
+    complete = [row for row in rows if row["state"] == "complete" and row.get("families")]
+    judged = [row["families"] for row in complete if "accuracy" not in shortfalls(row)]
+    shared = [name for name in (judged[0] if judged else ()) if all(name in one for one in judged)]
+    if len(judged) < FEWEST_RANKED or len(shared) < 2:
+        return {}
+    return {name: _agreement(judged, name, shared) for name in shared}
+
+
+def _agreement(judged: list[dict[str, float]], family: str, families: list[str]) -> float:
+    others = [name for name in families if name != family]
+    own = [one[family] for one in judged]
+    means = [sum(one[name] for name in others) / len(others) for one in judged]
+    alike = len(set(own)) == 1 or len(set(means)) == 1
+    return 0.0 if alike else _rank_correlation(own, means)  # equal values rank nothing
+
+
 def _spearman(rows: list[TrialRow], figure: str) -> float:
     criteria = [row["criterion"] for row in rows]
-    return float(scipy.stats.spearmanr(criteria, [row["test"][figure] for row in rows]).statistic)
+    return _rank_correlation(criteria, [row["test"][figure] for row in rows])
+
+
+def _rank_correlation(first: list[float], second: list[float]) -> float:
+    return float(scipy.stats.spearmanr(first, second).statistic)
 
 
 def _cells(method: str, rows: list[TrialRow]) -> list[str]:

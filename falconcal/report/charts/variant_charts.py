@@ -8,12 +8,13 @@ import altair
 import polars
 
 from falconcal.core.settings import RENAMED
+from falconcal.drawing.layers import HOVER_SIZE, layered
+from falconcal.drawing.theme import COLOURS, cycled
 from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.report.charts.by_level import file_names
 from falconcal.report.charts.chart_data import MEAN_OF_SHIFTS, over_seeds, pooled_curves
-from falconcal.report.charts.figure import HOVER_SIZE, PANEL_HEIGHT, Figure, grid, layered, tooltip
-from falconcal.report.charts.theme import COLOURS, cycled
+from falconcal.report.charts.figure import PANEL_HEIGHT, Figure, grid, tooltip
 from falconcal.report.results import Results
 
 CLEAN_PANELS = {"accuracy": "clean accuracy", "ece": "clean ECE"}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy
 import polars
 
+from falconcal.drawing.theme import COLOURS, cycled
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.metrics import BINS
-from falconcal.report.charts.theme import COLOURS, cycled
 from falconcal.report.confidence_cells import CONFIDENCE_CELLS, confidence_cells
 from falconcal.report.results import Results
 

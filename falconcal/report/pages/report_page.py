@@ -51,6 +51,7 @@ from falconcal.report.tables.comparison_tables import (
     test_tables,
     tests_note,
 )
+from falconcal.report.tables.conformal_tables import conformal_tables
 from falconcal.report.tables.costs import cost_tables, costs_of
 from falconcal.report.tables.csv_files import summary_csv
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
@@ -155,6 +156,7 @@ def render(
         outlier_columns=OUTLIER_COLUMNS,
         distribution_tables=distribution_tables(results, distributions(results)),
         distribution_note=distribution_note(results),
+        conformal_tables=conformal_tables(results),
         cost_tables=cost_tables(results, costs_of(results)),
         study={name: value for name, value in results.study.items() if name != "methods"},
         settings={series: _settings(results, series) for series in results.series},
@@ -214,7 +216,7 @@ def _over(text: str, below: str | None) -> str | Cell:
 
 
 def _metric_table(results: Results) -> HtmlTable:
-    rows = [
+    rows: list[list[str | Cell]] = [
         [heading, *(Cell(clean, f"shifted {shifted}") for clean, shifted in cells)]
         for heading, cells in means_by_metric(results).items()
     ]

@@ -1,6 +1,6 @@
 """The page of one set of predictions: ``score.html``, ``metrics.json`` and the figures as SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import falconcal
@@ -19,18 +19,25 @@ MOST_ROWS = 50  # of groups on the page; metrics.json has all
 
 
 def write_score_page(
-    found: Assessment, directory: str | Path, *, title: str, classes: Sequence[str] = ()
+    found: Assessment,
+    directory: str | Path,
+    *,
+    title: str,
+    classes: Sequence[str] = (),
+    source: str = "",
 ) -> Path:
     """Write ``metrics.json``, ``figures/*.svg`` and ``score.html`` of one set of predictions.
 
-    The numbers are written before anything is drawn; a drawing that fails leaves an older page and
-    its figures as they were.
+    The page opens with the verdict in words and the reliability diagram. The numbers are written
+    before anything is drawn; a drawing that fails leaves an older page and its figures as they
+    were.
 
     Args:
         found: What ``falconcal.assess`` returned.
         directory: The folder to write to.
         title: The heading of the page.
         classes: The names of the classes, to be listed on the page.
+        source: What was read, in words, to be said on the page.
 
     Returns:
         The page, ``score.html`` in the folder.
@@ -47,25 +54,39 @@ def write_score_page(
     """
     if not isinstance(found, Assessment):
         raise UserError(f"expected what falconcal.assess found, got {described(found)}.")
-    directory = as_path(directory)
-    _write({"metrics.json": found.to_json().encode()}, directory)
     figures = score_figures(found)
+    return write_numbers_and_page(
+        found.to_json(), figures, lambda: _page(found, figures, title, classes, source), directory
+    )
+
+
+def write_numbers_and_page(
+    numbers: str, figures: list[Figure], page: Callable[[], str], directory: str | Path
+) -> Path:
+    """Write ``metrics.json``, then the figures and ``score.html``, all of these or none."""
+    directory = as_path(directory)
+    _write({"metrics.json": numbers.encode()}, directory)
     try:
         files = {f"figures/{name}": content for name, content in drawn(figures).items()}
-        page = _page(found, figures, title, classes)
+        files["score.html"] = page().encode()
     except DrawingError as error:
         raise not_drawn(error, directory, "score.html", "metrics.json") from None
-    _write({**files, "score.html": page.encode()}, directory)
+    _write(files, directory)
     return directory / "score.html"
 
 
-def _page(found: Assessment, figures: list[Figure], title: str, classes: Sequence[str]) -> str:
+def _page(
+    found: Assessment, figures: list[Figure], title: str, classes: Sequence[str], source: str
+) -> str:
     return render_template(
         "score.html.jinja",
         found=found,
+        verdict=found.sentences,
+        source=readable(source),
         title=readable(title),
         classes=[readable(name) for name in classes[:MOST_CLASSES]],
-        figures_=figures,
+        reliability=figures[:1],
+        figures_=figures[1:],
         bins=bins_words(found),
         metrics=HtmlTable(["Metric", "Value", "95 % interval"], metric_rows(found)),
         notes=interval_notes(found),
@@ -94,9 +115,10 @@ def check_folder(directory: Path) -> None:
 
 def metric_rows(found: Assessment) -> list[list[str]]:
     """Return name, value and interval of every figure, as text."""
-    rows = [[name, *_words(measured)] for name, measured in found.metrics.items()]
+    rows = [[name, *value_words(measured)] for name, measured in found.metrics.items()]
     parts = found.brier_parts
-    for name in ("reliability", "resolution", "uncertainty", "within_bins"):
+    names = ("reliability", "resolution", "uncertainty", "within_bins")
+    for name in names if parts is not None else ():
         words = f"brier, {name.replace('_', ' ')}"
         rows.append([words, f"{getattr(parts, name):.4f}", NO_INTERVAL])
     for coverage, share in found.accuracy_at_coverage.items():
@@ -109,7 +131,7 @@ def group_rows(found: Assessment, most: int) -> list[list[str]]:
     rows = []
     for group in found.groups[:most]:
         bounds = group.interval
-        words = _words(MetricValue(bounds.value, bounds.low, bounds.high))
+        words = value_words(MetricValue(bounds.value, bounds.low, bounds.high))
         rows.append([readable(group.name), f"{group.examples:,}", *words])
     return rows
 
@@ -120,6 +142,9 @@ def interval_notes(found: Assessment) -> list[str]:
         "Intervals resample the examples; a figure with - has none. Calibration errors are biased "
         "upwards: their interval says where the true error lies, and the value may lie above it."
     ]
+    missing = [name for name in METRICS if name not in found.metrics]
+    if missing:
+        notes.append(f"Without the probabilities of all classes there is no {', '.join(missing)}.")
     if found.bins != BINS:
         notes.append(f"Intervals of binned errors are for {BINS} bins only.")
     if found.examples * found.classes > MOST_CLASSWISE:
@@ -136,7 +161,7 @@ def _unwritable(directory: Path, reason: str) -> UserError:
     )
 
 
-def _words(measured: MetricValue) -> list[str]:
+def value_words(measured: MetricValue) -> list[str]:
     if measured.low is None or measured.high is None:
         return [f"{measured.value:.4f}", NO_INTERVAL]
     return [f"{measured.value:.4f}", f"{measured.low:.4f} to {measured.high:.4f}"]

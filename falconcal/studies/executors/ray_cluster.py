@@ -19,6 +19,7 @@ from falconcal.core import child_processes
 from falconcal.errors import UsageError, UserError
 from falconcal.io.atomic import write_bytes, write_text
 from falconcal.io.output_folder import RUN_FILES, RunKey
+from falconcal.studies.base_runs import runs_of_base
 from falconcal.studies.events import ENDS, Event, EventHandler
 from falconcal.studies.executors.local_workers import (
     Executor,
@@ -27,7 +28,7 @@ from falconcal.studies.executors.local_workers import (
     warnings_as_notes,
 )
 from falconcal.studies.reference import REFERENCE_RUN, find_reference
-from falconcal.studies.run import StudyContext, run_and_report, runs_of_base
+from falconcal.studies.run import StudyContext, run_and_report
 from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 
@@ -211,7 +212,7 @@ def run_on_cluster(request: RunRequest, queue: Any) -> tuple[bytes, Files]:
 
 
 def files_for(context: StudyContext, run: RunKey) -> Files:
-    """Return the files that a run reads: the reference, and the run that it calibrates."""
+    """Return the files that a run reads: the reference, and the runs that it builds on."""
     study, directory = context.study, context.store.directory
     reference = find_reference(study, context.store)
     paths = [] if reference is None else [reference]

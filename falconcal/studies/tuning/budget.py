@@ -26,6 +26,8 @@ class Tuning:
     """Test examples, where trials are scored on test data too; None takes all."""
     samples: Count | None = None
     """Samples per prediction, of methods that draw samples; None takes the method's own setting."""
+    keep_weights: bool = True
+    """Whether the weights of complete trials are kept, so that another criterion can judge them."""
     sampler: Literal["random", "tpe"] = "random"
     """random: points drawn beforehand, each at most once; tpe: Optuna chooses by earlier trials."""
 

@@ -1,4 +1,4 @@
-"""What is chosen among the trials: the lowest criterion of those that are accurate enough."""
+"""What is chosen among the trials: the lowest criterion of those that meet the requirements."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import tomlkit
 
 from falconcal.errors import UserError
 from falconcal.io.atomic import write_text
-from falconcal.io.trial_rows import TrialRow, best_of
+from falconcal.io.trial_rows import TrialRow, best_of, shortfalls
 
 
 class SettingsTables(Protocol):
@@ -24,14 +24,23 @@ def check_chosen(rows: Iterable[TrialRow], method: str) -> None:
         return
     complete = [row for row in rows if row["state"] == "complete"]
     if complete:
-        nearest = max(complete, key=lambda row: float(row["accuracy"]))
+        nearest = min(complete, key=lambda row: sum(shortfalls(row).values()))
         raise UserError(
-            f"no settings were chosen for {method}: no trial is accurate enough. The most "
-            f"accurate one has validation accuracy {nearest['accuracy']:.3f}, required is "
-            f"{nearest['required_accuracy']:.3f}. Try more trials, other values, or more epochs."
+            f"no settings were chosen for {method}: no trial meets the requirements. The nearest, "
+            f"trial {nearest['trial']}, has {_missed(nearest)}. Try more trials, other values, or "
+            "more epochs."
         )
     reasons = ", ".join(dict.fromkeys(row["reason"] for row in rows)) or "there are no trials"
     raise UserError(f"no settings were chosen for {method}: no trial was completed ({reasons}).")
+
+
+def _missed(row: TrialRow) -> str:
+    """Return what a trial has and what is required, of each requirement that it misses."""
+    words = {
+        "accuracy": "validation accuracy {accuracy:.3f} (at least {required_accuracy:.3f})",
+        "clean_ece": "clean ECE {clean_ece:.3f} (at most {allowed_clean_ece:.3f})",
+    }
+    return " and ".join(words[name].format(**row) for name in shortfalls(row))
 
 
 def write_best(

@@ -12,16 +12,23 @@ import optuna
 from torch import nn
 
 from falconcal.core import child_processes
+from falconcal.core.method import build_untrained
 from falconcal.core.settings import as_dict
 from falconcal.data import Dataset
 from falconcal.errors import UsageError, UserError
-from falconcal.io.output_folder import DEFAULT_VARIANT
+from falconcal.io.output_folder import DEFAULT_VARIANT, file_name
 from falconcal.io.trial_rows import TrialRow
 from falconcal.studies import Study
-from falconcal.studies.building import load_study_dataset, study_validation
+from falconcal.studies.building import (
+    load_study_dataset,
+    make_study_model,
+    study_validation,
+    train_method,
+)
 from falconcal.studies.reference import load_reference
+from falconcal.studies.run_files import is_whole, load_weights, save_weights
 from falconcal.studies.store import Store
-from falconcal.studies.study import REFERENCE_METHOD
+from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.studies.tuning.budget import Tuning, budgeted, read_tuning
 from falconcal.studies.tuning.choice import write_best
 from falconcal.studies.tuning.spaces import (
@@ -35,6 +42,7 @@ from falconcal.studies.tuning.spaces import (
 from falconcal.studies.tuning.target import TuningTarget, find_target
 from falconcal.studies.tuning.trial import TrialContext, run_trial, trial_method
 from falconcal.studies.tuning.trial_store import TrialStore, check_storage
+from falconcal.training.criterion import ShiftedValidation
 
 STARTUP_TRIALS = 4  # that must end before any is pruned
 WORKER_POLL_SECONDS = 1.0
@@ -90,11 +98,15 @@ class Search:
 
 
 def tune(
-    search: Search, workers: int = 1, on_trial: TrialCallback = lambda _: None
+    search: Search,
+    workers: int = 1,
+    on_trial: TrialCallback = lambda _: None,
+    on_begin: Callable[[int], None] = lambda _: None,
 ) -> list[TrialRow]:
     """Do the trials that are left, write the best settings, and return the rows of all trials.
 
-    ``on_trial`` is called with the row of each trial of the method that ends meanwhile.
+    ``on_trial`` is called with the row of each trial of the method that ends meanwhile,
+    ``on_begin`` before the first of them with how many had ended.
     """
     check_request(search, workers)
     store = Store(search.directory)
@@ -107,6 +119,7 @@ def tune(
         trial_store.requeue_lost(trials)
         trial_store.plan(trials, search.plan())
     notify = TrialNotifier(trial_store, search.target.name, on_trial)
+    on_begin(notify.known)
     try:
         if workers == 1:
             _work(search, context, trial_store, notify)
@@ -161,8 +174,29 @@ def make_trial_context(search: Search, dataset: Dataset) -> TrialContext:
         seed=search.seed,
         dataset=dataset,
         validation=validation,
+        weights=search.directory / "trials",
+        base=_calibrated_base(search, dataset, validation),
         also_score_test=search.also_score_test,
     )
+
+
+def _calibrated_base(
+    search: Search, dataset: Dataset, validation: ShiftedValidation
+) -> nn.Module | None:
+    """Return what a calibrator that is tuned itself calibrates, trained once per folder."""
+    calibrator = search.target.calibrator
+    if calibrator is None:
+        return None
+    if calibrator.base is None:
+        raise UsageError(f"{search.method} has no base: name the method that it calibrates.")
+    method = trial_method(calibrator.base, search.tuning, search.seed, {}, trust=search.study.trust)
+    file = search.directory / "trials" / file_name(search.target.name) / "base.safetensors"
+    if is_whole(file):
+        model = make_study_model(search.study, dataset, search.seed)
+        return load_weights(file, build_untrained(method, model))
+    trained = train_method(search.study, dataset, search.seed, method, validation)
+    save_weights(file, trained)
+    return trained
 
 
 def _reference(search: Search, dataset: Dataset) -> nn.Module:

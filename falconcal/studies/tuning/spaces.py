@@ -43,6 +43,10 @@ OWN: dict[str, dict[str, list[Any]]] = {
     "joint_gan": {"uniform_weight": [0.1, 1.0]},
     "mixup": {"alpha": [0.1, 0.2, 0.3, 0.4]},  # the range its authors recommend
     "label_smoothing": {"smoothing": [0.02, 0.05, 0.1, 0.2]},
+    "entropy_smoothing": {"smoothing": [0.02, 0.05, 0.1], "entropy_weight": [0.05, 0.1, 0.3]},
+    "reg_mixup": {"alpha": [5.0, 10.0, 20.0], "mixed_weight": [0.5, 1.0]},
+    "augmix": {"strength": [0.1, 0.3, 0.5], "agreement_weight": [1.0, 6.0, 12.0]},
+    "sngp": {"norm_bound": [1.0, 3.0, 6.0], "length_scale": [0.5, 1.0, 2.0]},
     "focal": {"gamma": [1.0, 2.0, 3.0, 5.0]},
 }
 NOT_SEARCHED = {

@@ -1,11 +1,13 @@
 """One trial: train with the settings of a point, judge on validation data, store the outcome."""
 
+import dataclasses
 import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -16,16 +18,20 @@ from torch import nn
 from falconcal.core.method import Method, with_seed
 from falconcal.core.settings import renamed_settings
 from falconcal.core.trust import PERSON, Trust
-from falconcal.data import Dataset
+from falconcal.data import PREDICTION_BATCH_SIZE, Dataset
 from falconcal.evaluation.under_shift import CLEAN, evaluate
+from falconcal.io.output_folder import file_name
 from falconcal.io.trial_rows import TrialRow
 from falconcal.methods import make_method, plain_settings
+from falconcal.recalibration import Calibrator
 from falconcal.studies import Study
 from falconcal.studies.building import train_method
+from falconcal.studies.run_files import save_weights
 from falconcal.studies.tuning.budget import Tuning
+from falconcal.studies.tuning.left_out import left_out_criterion
 from falconcal.studies.tuning.spaces import Point, Space, study_point
 from falconcal.studies.tuning.target import TuningTarget
-from falconcal.studies.tuning.trial_store import store_outcome
+from falconcal.studies.tuning.trial_store import store_outcome, trial_number
 from falconcal.training import CollapseWarning, EpochRecord, on_epoch
 from falconcal.training.criterion import (
     CriterionResult,
@@ -46,6 +52,8 @@ class TrialContext:
     seed: int
     dataset: Dataset  # with the examples that the budget allows
     validation: ShiftedValidation
+    weights: Path  # the folder in which complete trials keep theirs
+    base: nn.Module | None = None  # what a calibrator that is tuned itself calibrates
     also_score_test: bool = False
 
     def point(self, trial: Trial) -> Point:
@@ -91,9 +99,11 @@ def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None
         time.perf_counter(),
         time.process_time(),
     )
-    state, value, found = TrialState.COMPLETE, None, {}
+    state, value, found = TrialState.COMPLETE, None, dict[str, Any]()
     try:
-        found = _train_and_judge(context, point, pruning)
+        found, model = _train_and_judge(context, point, pruning)
+        if context.tuning.keep_weights:
+            save_weights(weights_file(context, trial), model)
         value = penalised_criterion(found, required)
     except optuna.TrialPruned as pruned:
         state, found = TrialState.PRUNED, {**pruning.last(), "reason": str(pruned)}
@@ -151,13 +161,28 @@ class PruningCallback:
         return self.records[-1].kept if self.records else None
 
 
-def _train_and_judge(context: TrialContext, point: Point, pruning: PruningCallback) -> TrialRow:
+def weights_file(context: TrialContext, trial: Trial) -> Path:
+    """Return where a trial keeps its weights."""
+    return (
+        context.weights
+        / file_name(context.target.name)
+        / f"trial-{trial_number(trial)}.safetensors"
+    )
+
+
+def _train_and_judge(
+    context: TrialContext, point: Point, pruning: PruningCallback
+) -> tuple[TrialRow, nn.Module]:
     """Train and judge on validation data; only then score on test data, if that is wanted."""
+    method = context.method(point)
     with on_epoch(pruning), _expecting_collapse():
-        model = train_method(
-            context.study, context.dataset, context.seed, context.method(point), context.validation
-        )
-    judgement = validation_criterion(model, context.validation)
+        if context.base is not None and isinstance(method, Calibrator):
+            model, judgement = _calibrate_and_judge(context, method, context.base)
+        else:
+            model = train_method(
+                context.study, context.dataset, context.seed, method, context.validation
+            )
+            judgement = validation_criterion(model, context.validation)
     found: dict[str, Any] = {
         "criterion": judgement.criterion,
         "families": dict(judgement.families),
@@ -165,7 +190,20 @@ def _train_and_judge(context: TrialContext, point: Point, pruning: PruningCallba
         "clean_ece": judgement.clean_ece,
         "epoch": pruning.kept(),
     }
-    return {**found, "test": test_metrics(model, context)} if context.also_score_test else found
+    if context.also_score_test:
+        found["test"] = test_metrics(model, context)
+    return found, model
+
+
+def _calibrate_and_judge(
+    context: TrialContext, method: Calibrator, base: nn.Module
+) -> tuple[nn.Module, CriterionResult]:
+    """Return the base, calibrated on nothing that the study tests, and the criterion."""
+    tested = method.ladder.tested_families((*context.study.shifts, *context.study.outliers))
+    calibrator = dataclasses.replace(method, base=None, leave_out=(*method.leave_out, *tested))
+    train = context.dataset.train.batches(PREDICTION_BATCH_SIZE)
+    judgement = left_out_criterion(calibrator, base, train, context.validation)
+    return calibrator.fit(base, train, context.validation), judgement
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class TrialStore:
 
     def plan(self, trials: optuna.Study, points: Iterable[dict[str, Any]]) -> None:
         """Plan the points that are not planned yet; the position of a point is its number."""
-        planned = {_number(trial) for trial in trials.get_trials(deepcopy=False)}
+        planned = {trial_number(trial) for trial in trials.get_trials(deepcopy=False)}
         for number, point in enumerate(points):
             if number not in planned:
                 stored = {name: optuna_value(value) for name, value in point.items()}
@@ -85,12 +85,12 @@ class TrialStore:
             waiting = trials.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
                 return None
-            first = min(waiting, key=_number)
+            first = min(waiting, key=trial_number)
             self.storage.set_trial_user_attr(first._trial_id, "worker", self.worker)
             self.storage.set_trial_state_values(first._trial_id, TrialState.RUNNING)
         # a point that Optuna draws depends on the seed and the number, not on the worker
         trials.sampler = optuna.samplers.TPESampler(
-            seed=combined_seed(seed, _number(first)) % 2**32
+            seed=combined_seed(seed, trial_number(first)) % 2**32
         )
         return Trial(trials, first._trial_id)
 
@@ -111,7 +111,7 @@ class TrialStore:
             for trial in dead:
                 self.storage.set_trial_user_attr(trial._trial_id, "killed", True)
                 self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-                trials.enqueue_trial(_planned(trial), user_attrs={"number": _number(trial)})
+                trials.enqueue_trial(_planned(trial), user_attrs={"number": trial_number(trial)})
         return len(dead)
 
     def ended(self, method: str) -> list[TrialRow]:
@@ -167,7 +167,8 @@ class TrialStore:
         return True
 
 
-def _number(trial: FrozenTrial) -> int:
+def trial_number(trial: FrozenTrial | Trial) -> int:
+    """Return a trial's number in the plan; one that is done again keeps its number."""
     return int(trial.user_attrs["number"])
 
 
@@ -187,7 +188,7 @@ def _row(study: str, method: str, trial: FrozenTrial) -> TrialRow:
     row = {
         "study": study,
         "method": method,
-        "trial": _number(trial),
+        "trial": trial_number(trial),
         "state": "killed" if killed else TRIAL_STATES[trial.state],
     }
     if killed:

@@ -149,25 +149,25 @@ def _write_folders(home: Path) -> None:
 
 
 NAN, INFINITE = float("nan"), float("inf")
-# predictions that are a table, and not what they should be: columns, exit code, words
-TABLES: dict[str, tuple[dict[str, list[object]], int, str]] = {
-    "sum": ({"label": [0, 1], "p_0": [0.8, 0.5], "p_1": [0.2, 0.6]}, 1, "sum to 1"),
-    "negative": ({"label": [0, 1], "p_0": [1.1, 0.5], "p_1": [-0.1, 0.5]}, 1, "negative"),
-    "nan": ({"label": [0, 1], "p_0": [NAN, 0.5], "p_1": [0.2, 0.5]}, 1, "nan"),
-    "infinite": ({"label": [0, 1], "p_0": [INFINITE, 0.5], "p_1": [0.2, 0.5]}, 1, "inf"),
-    "label": ({"label": [0, 7], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, 1, "7"),
-    "minus": ({"label": [0, -3], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, 1, "-3"),
-    "fraction": ({"label": [0.0, 0.5], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, 1, "0.5"),
-    "one_class": ({"label": [0, 0], "p_0": [1.0, 1.0]}, 2, "p_"),
-    "no_label": ({"p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, 2, "label"),
-    "no_classes": ({"label": [0, 1]}, 2, "p_"),
-    "no_rows": ({"label": [], "p_0": [], "p_1": []}, 1, "no"),
+# predictions that are a table, and not what they should be: columns, words
+TABLES: dict[str, tuple[dict[str, list[object]], str]] = {
+    "sum": ({"label": [0, 1], "p_0": [0.8, 0.5], "p_1": [0.2, 0.6]}, "sum to 1"),
+    "negative": ({"label": [0, 1], "p_0": [1.1, 0.5], "p_1": [-0.1, 0.5]}, "negative"),
+    "nan": ({"label": [0, 1], "p_0": [NAN, 0.5], "p_1": [0.2, 0.5]}, "nan"),
+    "infinite": ({"label": [0, 1], "p_0": [INFINITE, 0.5], "p_1": [0.2, 0.5]}, "inf"),
+    "label": ({"label": [0, 7], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, "7"),
+    "minus": ({"label": [0, -3], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, "-3"),
+    "fraction": ({"label": [0.0, 0.5], "p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, "0.5"),
+    "one_class": ({"label": [2, 1], "p_0": [1.0, 1.0]}, "p_"),
+    "no_label": ({"p_0": [0.8, 0.5], "p_1": [0.2, 0.5]}, "label"),
+    "no_classes": ({"label": [0, 1]}, "p_"),
+    "no_rows": ({"label": [], "p_0": [], "p_1": []}, "no"),
 }
 
 
 def _write_tables(folder: Path) -> None:
     folder.mkdir()
-    for name, (columns, _, _) in TABLES.items():
+    for name, (columns, _) in TABLES.items():
         table = polars.DataFrame(columns)
         table.write_csv(folder / f"{name}.csv")
         table.write_parquet(folder / f"{name}.parquet")

@@ -1,0 +1,1 @@
+"""Drawing of small tables: how charts look, and the charts that records show of themselves."""

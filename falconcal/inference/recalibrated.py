@@ -1,0 +1,155 @@
+"""A model that is already trained, recalibrated on labelled data and written to a file."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from falconcal.core.batch import Batches
+from falconcal.core.trust import Trust
+from falconcal.errors import UsageError, UserError, unknown_name_error
+from falconcal.inference.inputs.image_inputs import framing_in
+from falconcal.inference.inputs.labelled_inputs import LabelledData, check_enough, read_labelled
+from falconcal.inference.model_file import SavedModel, save
+from falconcal.inference.model_metadata import ModelMetadata, check_metadata
+from falconcal.io.image_files import is_image_shape
+from falconcal.methods import METHODS, make_method
+from falconcal.models.predict import predict
+from falconcal.recalibration import CalibratedModel, Calibrator, FitRecord
+from falconcal.recalibration.held_out_half import drift_by_halves, judged_by_halves
+from falconcal.recalibration.ladder import DRIFTED_COPY
+
+CALIBRATORS = [
+    name
+    for name, make in METHODS.items()
+    if isinstance(make, type) and issubclass(make, Calibrator)
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibrated:
+    """A recalibrated model, and what may be expected of it."""
+
+    model: CalibratedModel
+    calibrator: Calibrator
+    record: FitRecord
+    validation: LabelledData
+
+
+def make_calibrator(
+    name: str, settings: Mapping[str, Any], metadata: ModelMetadata, trust: Trust
+) -> Calibrator:
+    """Return a calibrator by name with its settings, for the inputs that a model takes.
+
+    Raises:
+        UsageError: The name is no calibrator's, or a setting is wrong.
+    """
+    if name not in CALIBRATORS and ":" not in name:
+        raise unknown_name_error("calibrator", name, CALIBRATORS)
+    if "base" in settings:
+        raise UsageError(
+            "expected no base: the model is trained already, and is not trained again."
+        )
+    stated = dict(settings)
+    if metadata.mean is not None and metadata.deviation is not None:
+        stated.setdefault("normalisation", [list(metadata.mean), list(metadata.deviation)])
+    made = make_method({"method": name, **stated}, trust)
+    if not isinstance(made, Calibrator):
+        raise UsageError(f"expected {name!r} to be a calibrator, it trains models.")
+    return made
+
+
+def recalibrate(
+    saved: SavedModel,
+    calibrator: Calibrator,
+    data: Path,
+    train: Path | None,
+    fewest: int,
+    drifted: Path | None = None,
+) -> Recalibrated:
+    """Fit a calibrator on labelled data, and say what it brings on data that it did not see.
+
+    Args:
+        saved: The model and what is known of it.
+        calibrator: What is fitted.
+        data: Labelled data that did not train the model: a folder, an NPZ or a CSV file.
+        train: Training data, for calibrators that store some of it.
+        fewest: Examples that each class of the model needs.
+        drifted: A labelled sample of later data, fitted on too: another month, site or camera.
+
+    Raises:
+        UserError: The data does not fit the model, or cannot be fitted on.
+    """
+    check_metadata(saved.metadata)
+    validation = read_labelled(data, saved.metadata, "validation")
+    check_enough(validation, saved.metadata, fewest)
+    given = Given(
+        None if train is None else read_labelled(train, saved.metadata, "train").batches,
+        validation.batches,
+        None if drifted is None else read_labelled(drifted, saved.metadata, "drifted").batches,
+    )
+    model = calibrator.fit(saved.model, given.train, given.validation, drifted=given.drifted)
+    return Recalibrated(model, calibrator, _judged(saved, calibrator, model, given), validation)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The labelled data that were given, as batches."""
+
+    train: Batches | None
+    validation: Batches
+    drifted: Batches | None
+
+
+def _judged(
+    saved: SavedModel, calibrator: Calibrator, model: CalibratedModel, given: Given
+) -> FitRecord:
+    """Return what to expect, at home and, where a sample of it was given, of drifted data."""
+    classes, record = len(saved.metadata.classes), model.fit_record
+    if record is None or all(one.family == DRIFTED_COPY for one in record.left_out):
+        judged = judged_by_halves(calibrator, saved.model, given.train, given.validation, classes)
+        record = judged if record is None else dataclasses.replace(record, left_out=judged.left_out)
+    if given.drifted is None:
+        return record
+    return record.with_drift(
+        drift_by_halves(
+            calibrator, saved.model, given.train, given.validation, given.drifted, classes
+        )
+    )
+
+
+def save_recalibrated(
+    path: Path, saved: SavedModel, recalibrated: Recalibrated, trust: Trust
+) -> None:
+    """Write the model to a file; its method is the calibrator around what trained the model."""
+    metadata = saved.metadata
+    base = None if metadata.method is None else make_method(metadata.method, trust)
+    save(
+        recalibrated.model,
+        path,
+        metadata.architecture,
+        classes=metadata.classes,
+        shape=metadata.shape,
+        arguments=metadata.arguments,
+        bounds=metadata.bounds,
+        preparation=metadata.preparation,
+        tokens=metadata.tokens,
+        columns=metadata.columns,
+        mean=metadata.mean,
+        deviation=metadata.deviation,
+        framing=framing_in(metadata) if is_image_shape(metadata.shape) else None,
+        method=dataclasses.replace(recalibrated.calibrator, base=base),
+        validation=predict(recalibrated.model, recalibrated.validation.batches),
+    )
+
+
+def check_model_output(out: Path, *given: Path) -> None:
+    """Refuse an output file that cannot be written, or that is one of those given."""
+    if out.suffix != ".safetensors":
+        raise UsageError(f"expected --out to end in .safetensors, got {out.name!r}.")
+    if out.is_dir():
+        raise UserError(f"expected --out to be a file, got the folder {out}.")
+    for other in given:
+        if out.exists() and other.exists() and out.samefile(other):
+            raise UsageError(f"expected --out to be another file than {other}.")

@@ -1,0 +1,235 @@
+"""``falconcal recalibrate``: saved and named models, every format, and what is refused."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import falconcal
+from falconcal.data import Bounds
+from falconcal.inference.recalibrated import CALIBRATORS
+from tests.helpers.bad_inputs.trying import Answer, Case, ask, snapshot
+from tests.helpers.command import run
+from tests.helpers.own_networks import Undefined, make_table_network
+from tests.helpers.small_data import CLASSES, mislabelled, small_network, stripes
+
+pytestmark = pytest.mark.end_to_end
+NETWORK = "tests.helpers.own_networks:make_stripes_network"
+
+
+def trained() -> nn.Module:
+    data = mislabelled(90)
+    method = falconcal.L2Dropout(epochs=8, learning_rate=0.02)
+    return method.fit(small_network(), data.batches(30), data.batches(30))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a saved model, weights alone, and labelled data in every format."""
+    folder = tmp_path_factory.mktemp("recalibrate")
+    model, data = trained(), mislabelled(120, 3)
+    falconcal.save(
+        model, folder / "model.safetensors", NETWORK, arguments={}, classes=CLASSES,
+        shape=(1, 28, 28), bounds=Bounds(0, 1), method=falconcal.L2Dropout(epochs=8),
+    )  # fmt: skip
+    torch.save(model.state_dict(), folder / "net.pth")
+    inputs, labels = data.inputs.numpy(), data.labels.numpy()
+    numpy.savez(folder / "data.npz", inputs=inputs, labels=labels)
+    pixels = (255 * inputs[:, 0]).astype(numpy.uint8)
+    numpy.savez(
+        folder / "parts.npz", validation_inputs=pixels, validation_labels=labels,
+        train_inputs=pixels[:60], train_labels=labels[:60], classes=numpy.array(CLASSES),
+    )  # fmt: skip
+    for number, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        path = folder / "photos" / CLASSES[label] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    write_rows(folder / "rows.csv")
+    return folder
+
+
+def write_rows(path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(150, 4, generator=generator)
+    labels = make_table_network()(rows).argmax(1)
+    labels[::4] = (labels[::4] + 1) % 3
+    lines = [
+        ",".join([CLASSES[label], *(f"{value:.4f}" for value in row)])
+        for row, label in zip(rows.tolist(), labels.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(["label,a,b,c,d", *lines]) + "\n")
+
+
+def command(home: Path, *words: str, out: str = "out/t.safetensors") -> Answer:
+    return ask(Case("", "", 0, "", ("recalibrate", *words, "--out", out)), home)
+
+
+QUICK = ("--set", "check_families=false", "--set", "stored=60")
+
+
+def test_a_saved_model_becomes_trustworthy_and_says_what_to_expect(
+    home: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "trusted.safetensors"
+    words = ("model.safetensors", "data.npz", "--train", "parts.npz", "--trust-code", "tests")
+    answer = run(
+        "recalibrate", *words, "--perturbed", "contrast,patch_shuffle", "--out", str(out),
+        "--method", "shift_temperature", folder=home,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    said = " ".join(answer.stdout.split())
+    assert "At home, on examples not fitted on: calibration error" in said
+    assert "Under crafted shifts that were left out of the fit" in said
+    assert "Real shifts that are unlike all of these were not tested." in said
+    saved = falconcal.load(out, ["tests"])
+    assert saved.metadata.method is not None
+    assert saved.metadata.method["method"] == "shift_temperature"
+    assert saved.metadata.method["base"]["method"] == "dropout"
+    assert saved.metadata.risks is not None
+    assert 0 < saved.metadata.training_examples <= 60
+    raw = falconcal.load(home / "model.safetensors", ["tests"]).model
+    inputs = stripes(20, 8).inputs
+    with torch.no_grad():
+        assert torch.equal(saved.model(inputs).argmax(1), raw(inputs).argmax(1))
+
+
+@pytest.mark.parametrize("method", CALIBRATORS)
+def test_every_calibrator_can_be_asked_for(method: str, home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "t.safetensors"
+    answer = command(
+        home, "model.safetensors", "data.npz", "--trust-code", "tests", "--method", method,
+        "--perturbed", "contrast", "--outliers", "uniform_noise", out=str(out),
+    )  # fmt: skip
+    assert answer.code == 0, answer.message
+    assert falconcal.load(out, ["tests"]).metadata.method["method"] == method  # type: ignore[index]
+
+
+@pytest.mark.parametrize("data", ["data.npz", "parts.npz", "photos"])
+def test_a_named_module_gives_the_same_from_every_format(
+    data: str, home: Path, tmp_path: Path
+) -> None:
+    """Its bits come from the weights of a file; data of pictures are rounded to bytes."""
+    out = tmp_path / "t.safetensors"
+    shape = ("--shape", "1,28,28") if data == "photos" else ()
+    bounds = ("--bounds", "0,1") if data == "data.npz" else ()
+    answer = command(
+        home, NETWORK, data, "--weights", "net.pth", "--method", "temperature", *shape, *bounds,
+        out=str(out),
+    )  # fmt: skip
+    assert answer.code == 0, answer.message
+    saved = falconcal.load(out, ["tests"])
+    expected = falconcal.Temperature().fit(trained(), None, mislabelled(120, 3).batches(40))
+    torch.testing.assert_close(
+        saved.model.get_buffer("calibration.temperature"), expected.calibration.temperature,
+        rtol=1e-2, atol=0,
+    )  # fmt: skip
+    named = ("0", "1", "2") if data == "data.npz" else CLASSES
+    assert saved.metadata.classes == named
+
+
+def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
+    home: Path, tmp_path: Path
+) -> None:
+    drifted = mislabelled(100, 5)
+    inputs = (0.6 * drifted.inputs).numpy()
+    numpy.savez(tmp_path / "march.npz", inputs=inputs, labels=drifted.labels.numpy())
+    command = ["recalibrate", str(home / "model.safetensors"), str(home / "data.npz")]
+    options = ["--method", "temperature", "--trust-code", "tests"]
+    out = [tmp_path / name for name in ("plain.safetensors", "drifted.safetensors")]
+    run(*command, *options, "--out", str(out[0]))
+    said = run(*command, *options, "--drifted", str(tmp_path / "march.npz"), "--out", str(out[1]))
+    assert "On drifted examples not fitted on: " in said.stdout
+    plain, later = (falconcal.load(path, trust_code=("tests",)).model for path in out)
+    examples = torch.from_numpy(inputs)
+    assert not torch.equal(plain(examples), later(examples))
+    few = drifted.first(20)
+    numpy.savez(tmp_path / "few.npz", inputs=few.inputs.numpy(), labels=few.labels.numpy())
+    out[1].unlink()
+    said = run(*command, *options, "--drifted", str(tmp_path / "few.npz"), "--out", str(out[1]))
+    assert "too few to say what to expect of later ones" in said.stdout
+
+
+def test_rows_of_a_table_and_normalised_pixels(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "t.safetensors"
+    table = ("tests.helpers.own_networks:make_table_network", "rows.csv", "--method", "isotonic")
+    answer = command(home, *table, out=str(out))
+    assert answer.code == 0, answer.message
+    assert falconcal.load(out, ["tests"]).metadata.columns == ("a", "b", "c", "d")
+    pixels = (NETWORK, "parts.npz", "--mean", "0.5", "--deviation", "0.25", *QUICK)
+    answer = command(home, *pixels, "--perturbed", "contrast", out=str(out))
+    assert answer.code == 0, answer.message
+    method = falconcal.load(out, ["tests"]).metadata.method
+    assert method is not None
+    assert method["normalisation"] == [[0.5], [0.25]]
+
+
+def refused(home: Path, *words: str) -> str:
+    """Return the message of a request that must be refused with code 2 and leave nothing."""
+    before = snapshot(home)
+    answer = command(home, *words)
+    assert answer.code == 2, answer
+    assert snapshot(home) == before
+    assert "Traceback" not in answer.message
+    return answer.message
+
+
+def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
+    trust = ("--trust-code", "tests")
+    saved = ("model.safetensors", *trust)
+    few = mislabelled(30)
+    numpy.savez(home / "other.npz", inputs=few.inputs.numpy(), labels=few.labels.numpy() + 2)
+    numpy.savez(home / "wide.npz", inputs=numpy.zeros((30, 1, 9, 9)), labels=few.labels.numpy())
+    numpy.savez(home / "few.npz", inputs=few.inputs.numpy()[:9], labels=few.labels.numpy()[:9])
+    numpy.savez(home / "bare.npz", inputs=few.inputs.numpy())
+    (home / "strange" / "blue").mkdir(parents=True, exist_ok=True)
+    (home / "strange" / "left").mkdir(parents=True, exist_ok=True)
+    for name in ("blue", "left"):
+        Image.new("L", (28, 28)).save(home / "strange" / name / "1.png")
+    cases = {
+        (*saved, "other.npz"): "expected labels from 0 to 2, the classes of the model, got",
+        (*saved, "wide.npz"): "expected examples as the model was saved for",
+        (*saved, "few.npz"): "expected at least 5 examples of each class, got",
+        (*saved, "bare.npz"): "expected the arrays inputs and labels",
+        (*saved, "strange"): "the class 'blue' is none of the model's",
+        (*saved, "rows.csv"): "expected a column for each of the 784 inputs",
+        (*saved, "nowhere.npz"): "no such file or folder",
+        (*saved, "net.pth"): "got 'net.pth': convert it",
+        ("model.safetensors", "data.npz"): "--trust-code tests",
+        (*saved, "data.npz", "--method", "temprature"): "Did you mean",
+        (*saved, "data.npz", "--method", "falcon"): "unknown calibrator",
+        (*saved, "data.npz", "--perturbed", "wve"): "Did you mean 'wave'",
+        (*saved, "data.npz", "--outliers", "nothing"): "nothing",
+        (*saved, "data.npz", "--set", "base=dropout"): "expected no base",
+        (*saved, "data.npz", "--set", "stored=0"): "stored",
+        (*saved, "data.npz", "--weights", "net.pth"): "a saved model says all of it",
+        ("nobody.nets:make", "data.npz"): "cannot import",
+        ("tests.helpers.own_networks:make_nothing", "data.npz"): "to be a class of torch.nn.Module",
+        ("os:system", "data.npz"): "standard library",
+        (NETWORK, "data.npz", "--bounds", "0"): "the lowest and the highest value",
+        (NETWORK, "photos"): "--shape 3,224,224",
+        (NETWORK, "strange", "--shape", "1,28,28"): "the model has 3 outputs, the data 2 classes",
+        (NETWORK, "data.npz", "--weights", "parts.npz"): "cannot read the weights",
+        (NETWORK, "data.npz"): "bounds=(0, 1)",
+        ("tests.helpers.own_networks:make_closed_network", "parts.npz"): "cannot be looked into",
+    }
+    for words, expected in cases.items():
+        assert expected in refused(home, *words), words
+
+
+def test_features_that_are_not_numbers_are_refused(home: Path) -> None:
+    falconcal.save(
+        Undefined(), home / "undefined.safetensors", "tests.helpers.own_networks:Undefined",
+        arguments={}, classes=CLASSES, shape=(1, 28, 28), bounds=Bounds(0, 1),
+    )  # fmt: skip
+    words = ("undefined.safetensors", "data.npz", "--trust-code", "tests")
+    assert "'inner' of the stored examples has NaN or infinity for" in refused(home, *words)
+
+
+def test_the_output_must_be_another_file_of_the_right_kind(home: Path) -> None:
+    for out, words in (("t.pth", "end in .safetensors"), ("model.safetensors", "another file")):
+        answer = command(home, "model.safetensors", "data.npz", "--trust-code", "tests", out=out)
+        assert answer.code == 2
+        assert words in answer.message
