@@ -13,6 +13,7 @@ from benchmarks.bad_inputs import PAGE, page
 from tests.helpers.bad_inputs.home import write_home
 from tests.helpers.bad_inputs.table import cases
 from tests.helpers.bad_inputs.trying import Case, ask, snapshot
+from tests.helpers.docs_tables import REWRITE
 from tests.helpers.paths import ROOT
 
 CASES = cases()
@@ -99,4 +100,4 @@ def test_what_a_file_says_cannot_steer_the_terminal(
 
 def test_the_table_is_as_large_as_the_docs_say() -> None:
     assert len(CASES) >= 200
-    assert PAGE.read_text() == page()
+    assert PAGE.read_text() == page(), f"write it again: {REWRITE}"

@@ -1,7 +1,7 @@
 """The tables of the docs with one row per entry of a table of the package.
 
-``python -m tests.helpers.docs_tables`` writes docs/catalogue.md and the table of metrics, and adds
-a row for a method that has none; tests hold the pages to the tables.
+``python -m tests.helpers.docs_tables`` writes docs/catalogue.md, the table of metrics and that of
+bad inputs, and adds a row for a method that has none; tests hold the pages to the tables.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from benchmarks import bad_inputs
 from falconcal.cli.catalogue_tables import CATALOGUE, method_settings, summary_line
 from falconcal.methods import METHODS
 from falconcal.metrics import METRICS, POOLED, Metric
@@ -106,6 +107,7 @@ def own_settings(name: str) -> dict[str, str]:
 
 def write() -> None:
     """Write all tables."""
+    bad_inputs.PAGE.write_text(bad_inputs.page(), encoding="utf-8")
     CATALOGUE_PAGE.write_text(catalogue(), encoding="utf-8")
     for page, filled in ((MEASURING, with_metrics), (METHODS_PAGE, with_methods)):
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
