@@ -39,6 +39,7 @@ from falconcal.studies.overrides import (
     tables_with_setting,
 )
 from falconcal.studies.study_checks import (
+    check_seedless,
     check_study_methods,
     check_study_model,
     check_study_shifts,
@@ -138,7 +139,7 @@ class Study:
     def method(self, name: str, seed: int = 0) -> Method:
         """Return a method of the study with its settings and a seed."""
         values = self._with_base_tables({"method": name, **self.methods[name]}, (name,))
-        _check_seedless(values, f"methods.{name}")
+        check_seedless(values, f"methods.{name}")
         return with_seed(make_method(values, self.trust), seed)
 
     def variant(self, name: str) -> "Study":
@@ -384,13 +385,6 @@ def _make_small(values: dict[str, Any], small: dict[str, Any], source: str) -> N
         set_value(values, key, value, KNOWN, f"{source}: [smoke]")
     if "variants" in values:
         values["variants"] = without(values["variants"], small)
-
-
-def _check_seedless(values: dict[str, Any], where: str) -> None:
-    if "seed" in values:
-        raise UsageError(f"{where}: seed is set by the run; use --seeds.")
-    if isinstance(values.get("base"), dict):
-        _check_seedless(values["base"], f"{where}.base")
 
 
 def _seedless(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What is refused of a study before anything is trained: wrong names, settings and tests."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from falconcal.core.method import Method, chooses_epoch, innermost_method
 from falconcal.core.registry import name_and_settings
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from falconcal.studies.study import Study
 
 REFERENCE_METHOD = "dropout"  # its model of seed 0 perturbs the validation data
+
+
+def check_seedless(values: dict[str, Any], where: str) -> None:
+    """Refuse settings of a method, or of its base, that set a seed."""
+    if "seed" in values:
+        raise UsageError(f"{where}: seed is set by the run; use --seeds.")
+    if isinstance(values.get("base"), dict):
+        check_seedless(values["base"], f"{where}.base")
 
 
 def check_study_model(study: "Study") -> None:
