@@ -11,6 +11,7 @@ from benchmarks import (
     criterion,
     digits_methods,
     digits_results,
+    does_it_work,
     entropy_weight,
     metric_speed,
     mnist_results,
@@ -55,6 +56,25 @@ def test_the_promise_is_written_from_what_is_kept() -> None:
 
 def test_the_promise_on_mnist_is_written_from_what_is_kept() -> None:
     assert (PAGES / "promise_mnist.md").read_text() == promise_networks.page("mnist")
+
+
+def test_the_page_of_all_studies_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "does_it_work.md").read_text() == does_it_work.page()
+
+
+def test_the_share_of_nearer_cases_by_hand() -> None:
+    """Plain misses by 0.3 and 0.1, the other by 0.2 and 0.2: nearer in one of two cases."""
+    rows = polars.DataFrame(
+        [
+            {"method": method, "seed": 0, "shift": "later", "level": level, "metric": metric,
+             "value": value}
+            for method, sure in (("dropout", (0.8, 0.6)), ("other", (0.7, 0.7)))
+            for level, confidence in enumerate(sure, 1)
+            for metric, value in (("confidence", confidence), ("accuracy", 0.5))
+        ]
+    )  # fmt: skip
+    study = does_it_work.StudyRows("later", "", "", "^later$")
+    assert does_it_work.share_nearer(rows, study, "other") == 0.5
 
 
 def test_what_settings_do_is_written_from_what_is_kept() -> None:
