@@ -6,6 +6,7 @@ Writes ``docs/results/does_it_work.md``: for every study plain training, FALCON,
 temperature, and what only recalibrates a plainly trained network. Nothing is measured here.
 """
 
+import statistics
 from dataclasses import dataclass
 
 import polars
@@ -93,14 +94,11 @@ def cells(study: StudyRows, method: str) -> tuple[str, ...]:
 
 def shown(rows: polars.DataFrame, metric: str) -> str:
     """Return the mean over seeds of a metric, and the standard deviation between them."""
-    by_seed = rows.filter(polars.col("metric") == metric).group_by("seed").agg(
-        polars.col("value").mean()
-    )  # fmt: skip
-    if by_seed.is_empty():
-        return ""
-    spread = by_seed["value"].std()
-    value = f"{by_seed['value'].mean():.3f}"
-    return value if spread is None else f"{value} ± {spread:.3f}"
+    chosen = rows.filter(polars.col("metric") == metric)
+    values = chosen.group_by("seed").agg(polars.col("value").mean())["value"].to_list()
+    if len(values) < 2:
+        return "".join(f"{value:.3f}" for value in values)
+    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
 def share_nearer(rows: polars.DataFrame, study: StudyRows, method: str) -> float:
