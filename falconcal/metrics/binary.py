@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from falconcal.errors import UserError
@@ -39,6 +38,8 @@ def roc_auc(data: PredictionRecord) -> float:
         >>> roc_auc(Predictions(probs.log(), torch.tensor([1, 1, 0, 0])))
         0.75
     """
+    from sklearn.metrics import roc_auc_score  # slow to import
+
     positive, truth = _positive_class(data)
     return float(roc_auc_score(truth.numpy(), positive.numpy()))
 
@@ -68,6 +69,8 @@ def average_precision(data: PredictionRecord) -> float:
         >>> round(average_precision(predictions), 4)
         0.8333
     """
+    from sklearn.metrics import average_precision_score  # slow to import
+
     positive, truth = _positive_class(data)
     return float(average_precision_score(truth.numpy(), positive.numpy()))
 

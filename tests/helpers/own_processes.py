@@ -1,4 +1,7 @@
-"""What each of torchrun's processes does: FALCON inside one's own DDP, or ``fit`` as it is."""
+"""What each of torchrun's processes does: ``fit`` as it is, then FALCON inside one's own DDP.
+
+python -m torch.distributed.run --nproc-per-node=2 -m tests.helpers.own_processes FILE
+"""
 
 import sys
 
@@ -30,16 +33,16 @@ def fit(model: nn.Module) -> None:
 
 
 if __name__ == "__main__":
-    kind, file = sys.argv[1:]
-    network = plain_network()
-    if kind == "own_loop":
-        distributed.init_process_group("gloo")
-        own_loop(network, distributed.get_world_size(), distributed.get_rank())
-    else:
-        fit(network)
+    networks = {"fit": plain_network(), "own_loop": plain_network()}
+    fit(networks["fit"])  # which joins the processes without being told
     count = distributed.get_world_size()
-    weights = {name: value.contiguous() for name, value in network.state_dict().items()}
+    own_loop(networks["own_loop"], count, distributed.get_rank())
+    weights = {
+        f"{kind}/{name}": value.contiguous()
+        for kind, network in networks.items()
+        for name, value in network.state_dict().items()
+    }
     if distributed.get_rank() == 0:
-        save_file({**weights, "processes": torch.tensor(count)}, file)
+        save_file({**weights, "processes": torch.tensor(count)}, sys.argv[1])
     distributed.barrier()
     distributed.destroy_process_group()

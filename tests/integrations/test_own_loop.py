@@ -1,9 +1,6 @@
 """FALCON's step in a loop of one's own: the same as ours, and a good guest."""
 
 import copy
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,7 +19,7 @@ from falconcal.errors import UserError
 from falconcal.models.predict import predict
 from tests.helpers import own_processes
 from tests.helpers.joined_training import plain_network
-from tests.helpers.paths import ROOT
+from tests.helpers.run_together import run_together
 from tests.helpers.small_data import small_network
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -255,27 +252,17 @@ def test_dropout_is_set_and_what_only_fit_can_do_is_refused() -> None:
 
 
 @pytest.mark.end_to_end
-@pytest.mark.parametrize("kind", ["own_loop", "fit"])
-def test_processes_that_torchrun_started_train_one_model_together(
-    kind: str, tmp_path: Path
-) -> None:
+def test_processes_that_torchrun_started_train_one_model_together(tmp_path: Path) -> None:
     """In one's own DDP the bins are the whole batch's; ``fit`` joins without being told."""
-    file = tmp_path / "weights.safetensors"
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2",
-        "-m", "tests.helpers.own_processes", kind, str(file),
-    ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=600)
-    together = load_file(file)
-    assert int(together.pop("processes")) == 2
-    alone = plain_network()
-    if kind == "own_loop":
-        own_processes.own_loop(alone, 1, 0)
-    else:
-        own_processes.fit(alone)
-    for name, value in alone.state_dict().items():
-        torch.testing.assert_close(together[name], value, atol=1e-5, rtol=1e-4)
+    run_together(2, "-m", "tests.helpers.own_processes", str(tmp_path / "weights"))
+    together = load_file(tmp_path / "weights")
+    assert int(together["processes"]) == 2
+    alone = {"fit": plain_network(), "own_loop": plain_network()}
+    own_processes.fit(alone["fit"])
+    own_processes.own_loop(alone["own_loop"], 1, 0)
+    for kind, network in alone.items():
+        for name, value in network.state_dict().items():
+            torch.testing.assert_close(together[f"{kind}/{name}"], value, atol=1e-5, rtol=1e-4)
 
 
 def test_a_loop_goes_on_where_its_state_was_taken(tiny: Dataset) -> None:

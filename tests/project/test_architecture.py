@@ -145,6 +145,17 @@ def test_importing_falconcal_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_what_is_slow_to_import_comes_when_it_is_used() -> None:
+    """Every process that trains would wait for it: scikit-learn, and SciPy's statistics."""
+    slow = re.compile(r"(?:import|from) (?:sklearn|scipy\.(?:stats|optimize)|scipy import stats)")
+    lines = {
+        path: [line for line in path.read_text().splitlines() if slow.match(line)]
+        for path in MODULES
+        if "integrations" not in path.parts  # which are imported by those who want them
+    }
+    assert {path: found for path, found in lines.items() if found} == {}
+
+
 def test_every_module_says_what_it_is() -> None:
     for path in MODULES:
         if path.stat().st_size:

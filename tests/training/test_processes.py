@@ -1,9 +1,6 @@
 """Several processes with parts of a batch do what one does with the whole."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +21,7 @@ from falconcal.training.batches import BatchSlices, accumulation_groups
 from tests.helpers.evaluate_together import SIZES, loaders, scored
 from tests.helpers.joined_training import found_by, plain_network, ten_steps, with_gan
 from tests.helpers.paths import ROOT
+from tests.helpers.run_together import run_together
 from tests.helpers.small_data import small_network
 from tests.helpers.stripes import TRUST, load_stripes, read_own_file
 
@@ -100,22 +98,6 @@ def test_a_training_starts_its_processes_by_itself() -> None:
     alone, together = ten_steps(1), ten_steps(2)
     for one, two in zip(alone.parameters(), together.parameters(), strict=True):
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
-
-
-def run_together(count: int, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a module or script in processes that torchrun starts."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}",
-               "--standalone", *words]  # fmt: skip
-    for _ in range(3):
-        done = subprocess.run(
-            command, env=environment, check=False, capture_output=True, text=True, timeout=120,
-            cwd=ROOT,
-        )  # fmt: skip
-        if "address already in use" not in done.stderr.lower():
-            break  # else another test took the free port that torchrun had found
-    assert done.returncode == 0 or not check, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
