@@ -15,7 +15,7 @@ from falconcal.cli.catalogue_tables import CATALOGUE
 from falconcal.studies import STUDIES, commented_study, find_study, study_schema
 from tests.helpers.bad_inputs.trying import Case, ask
 from tests.helpers.cli_reference import commands, option_names
-from tests.helpers.command import run
+from tests.helpers.command import run_here
 
 # commands that print no table: files, images, a line per file that was fetched
 WITHOUT_TABLES = {
@@ -35,15 +35,15 @@ def test_every_command_with_a_table_has_json() -> None:
 
 @pytest.mark.end_to_end
 def test_lists_as_json() -> None:
-    found = json.loads(run("list", "--json").stdout)
+    found = json.loads(run_here("list", "--json").stdout)
     assert list(found) == list(CATALOGUE)
-    settings = json.loads(run("list", "methods", "--settings", "--json").stdout)["settings"]
+    settings = json.loads(run_here("list", "methods", "--settings", "--json").stdout)["settings"]
     assert {"name", "type", "default", "description"} == set(settings["falcon"][0])
 
 
 @pytest.mark.end_to_end
 def test_files_of_datasets_as_json() -> None:
-    rows = json.loads(run("data", "list", "--json").stdout)
+    rows = json.loads(run_here("data", "list", "--json").stdout)
     assert {"dataset", "file", "path", "megabytes"} == set(rows[0])
 
 
@@ -51,10 +51,10 @@ def test_files_of_datasets_as_json() -> None:
 def test_scores_as_json(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    one = run("score", "a.csv", "--json", folder=tmp_path)
+    one = run_here("score", "a.csv", "--json", folder=tmp_path)
     assert json.loads(one.stdout)["metrics"]["accuracy"]["value"] == 0.5
     assert "one probability per class" in one.stderr
-    both = run("score", "a.csv", "b.csv", "--json", folder=tmp_path)
+    both = run_here("score", "a.csv", "b.csv", "--json", folder=tmp_path)
     found = json.loads(both.stdout)
     assert found["reference"] == "a.csv"
     first = found["differences"][0]

@@ -38,7 +38,7 @@ def test_runs_are_trained_first_and_measured_later(tmp_path: Path) -> None:
     missing = run_here("report", "out", folder=tmp_path)
     assert missing.returncode == 1
     assert "falconcal measure out" in missing.stderr
-    first = run("measure", "out", folder=tmp_path)
+    first = run_here("measure", "out", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "shear, level 1, 4 runs: 50% done, " in first.stdout
     assert "Summary" in first.stdout

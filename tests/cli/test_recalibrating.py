@@ -12,7 +12,7 @@ import falconcal
 from falconcal.data import Bounds
 from falconcal.inference.recalibrated import CALIBRATORS
 from tests.helpers.bad_inputs.trying import Answer, Case, ask, snapshot
-from tests.helpers.command import run
+from tests.helpers.command import run_here
 from tests.helpers.own_networks import Undefined, make_table_network
 from tests.helpers.small_data import CLASSES, mislabelled, small_network, stripes
 
@@ -75,7 +75,7 @@ def test_a_saved_model_becomes_trustworthy_and_says_what_to_expect(
 ) -> None:
     out = tmp_path / "trusted.safetensors"
     words = ("model.safetensors", "data.npz", "--train", "parts.npz", "--trust-code", "tests")
-    answer = run(
+    answer = run_here(
         "recalibrate", *words, "--perturbed", "contrast,patch_shuffle", "--out", str(out),
         "--method", "shift_temperature", folder=home,
     )  # fmt: skip
@@ -139,8 +139,10 @@ def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
     command = ["recalibrate", str(home / "model.safetensors"), str(home / "data.npz")]
     options = ["--method", "temperature", "--trust-code", "tests"]
     out = [tmp_path / name for name in ("plain.safetensors", "drifted.safetensors")]
-    run(*command, *options, "--out", str(out[0]))
-    said = run(*command, *options, "--drifted", str(tmp_path / "march.npz"), "--out", str(out[1]))
+    run_here(*command, *options, "--out", str(out[0]))
+    said = run_here(
+        *command, *options, "--drifted", str(tmp_path / "march.npz"), "--out", str(out[1])
+    )
     assert "On drifted examples not fitted on: " in said.stdout
     plain, later = (falconcal.load(path, trust_code=("tests",)).model for path in out)
     examples = torch.from_numpy(inputs)
@@ -148,7 +150,9 @@ def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
     few = drifted.first(20)
     numpy.savez(tmp_path / "few.npz", inputs=few.inputs.numpy(), labels=few.labels.numpy())
     out[1].unlink()
-    said = run(*command, *options, "--drifted", str(tmp_path / "few.npz"), "--out", str(out[1]))
+    said = run_here(
+        *command, *options, "--drifted", str(tmp_path / "few.npz"), "--out", str(out[1])
+    )
     assert "too few to say what to expect of later ones" in said.stdout
 
 
