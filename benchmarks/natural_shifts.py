@@ -1,13 +1,14 @@
-"""What calibration brings on shifts that nature made: gas sensors that drift, electricity prices.
+"""What calibration brings on shifts that nature made: sensors that drift, prices, other pens.
 
     falconcal run gas_drift --out runs/gas_drift
     falconcal run gas_drift --seeds 6 --out runs/gas_drift --methods dropout,falcon,temperature,...
     falconcal run gas_drift_rows --out runs/gas_drift_rows
     falconcal run elec2 --out runs/elec2
+    falconcal run usps --out runs/usps
     python -m benchmarks.natural_shifts runs
 
-Keeps the rows of the finished runs in ``results/natural_shifts`` and writes
-``docs/results/gas_drift.md`` and ``docs/results/elec2.md``. What was to be tested stands in
+Keeps the rows of the runs that are in the folder in ``results/natural_shifts`` and writes
+``docs/results/gas_drift.md``, ``elec2.md`` and ``usps.md``. What was to be tested stands in
 ``docs/results/protocol.md``.
 """
 
@@ -20,7 +21,7 @@ import polars
 from benchmarks.pages import PAGES, ROOT, render, table
 
 KEPT = ROOT / "results" / "natural_shifts"
-STUDIES = ("gas_drift", "gas_drift_rows", "elec2")
+STUDIES = ("gas_drift", "gas_drift_rows", "elec2", "usps")
 METRICS = ("ece", "accuracy", "confidence")
 BATCHES = (3, 4, 5, 6, 8, 9)  # the levels 1 to 6 of the shift later
 AFTER = (5, 6, 8, 9)
@@ -36,14 +37,16 @@ def main() -> None:
     runs = parser.parse_args().runs
     if runs is not None:
         keep(runs)
-    for name, page in (("gas_drift", gas_page()), ("elec2", elec2_page())):
-        (PAGES / f"{name}.md").write_text(page)
+    for name, page in WRITTEN.items():
+        (PAGES / f"{name}.md").write_text(page())
 
 
 def keep(runs: Path) -> None:
     """Keep what the pages need of the runs."""
     KEPT.mkdir(parents=True, exist_ok=True)
     for study in STUDIES:
+        if not (runs / study).exists():
+            continue
         rows = polars.read_parquet(runs / study / "rows.parquet")
         levels = rows.filter(
             polars.col("metric").is_in(METRICS) & polars.col("level").is_not_null()
@@ -216,6 +219,37 @@ def elec2_page() -> str:
     accuracy = _by_level(rows, PLAIN, "accuracy", levels)
     return render("elec2", {"table": table(heads, lines), "accuracy": ", ".join(accuracy)})
 
+
+def usps_page() -> str:
+    rows = kept("usps")
+    lines = [
+        (
+            f"`{method}`",
+            *(f"{mean_of(rows, method, metric, [1]):.3f}" for metric in METRICS),
+            f"{mean_of(rows, method, 'ece', [1]) - mean_of(rows, PLAIN, 'ece', [1]):+.3f}",
+            f"{mean_of(rows, method, 'ece', [0]):.3f}",
+            f"{mean_of(rows, method, 'accuracy', [0]):.3f}",
+        )
+        for method in methods_of(rows)
+    ]
+    heads = ("method", "ECE on USPS", "accuracy", "mean confidence", "ECE less plain's",
+             "clean ECE", "clean accuracy")  # fmt: skip
+    goals = [_usps_goal(rows, name) for name in ("shift_temperature", "falcon_shift_temperature")]
+    return render(
+        "usps",
+        {
+            "table": table(heads, lines),
+            "goals": table(("row", "goal", "found", "verdict"), goals),
+        },
+    )
+
+
+def _usps_goal(rows: polars.DataFrame, method: str) -> tuple[str, str, str, str]:
+    gap = mean_of(rows, method, "ece", [1]) - mean_of(rows, PLAIN, "ece", [1])
+    return f"`{method}`", "ECE at most 0.01 above plain's", f"{gap:+.3f}", verdict(gap <= 0.01)
+
+
+WRITTEN = {"gas_drift": gas_page, "elec2": elec2_page, "usps": usps_page}
 
 if __name__ == "__main__":
     main()

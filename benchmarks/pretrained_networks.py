@@ -24,7 +24,20 @@ from torch import nn
 from benchmarks.pages import PAGES
 from benchmarks.promise import CORRUPTIONS
 from benchmarks.promise_networks import KEPT, METRICS, page, scored_intervals
-from falconcal import ShiftTemperature, Temperature, load_dataset, make_model
+from falconcal import (
+    DensityAware,
+    EnsembleTemperature,
+    HistogramBinning,
+    Isotonic,
+    OneCurveIsotonic,
+    ParameterisedTemperature,
+    ScalingBinning,
+    ShiftTemperature,
+    Temperature,
+    VectorScaling,
+    load_dataset,
+    make_model,
+)
 from falconcal.data import PREDICTION_BATCH_SIZE, Dataset, Part
 from falconcal.data.locations import data_folder
 from falconcal.data.subsets import select
@@ -42,6 +55,20 @@ CALIBRATORS: dict[str, Calibrator] = {
     "ladder_temperature": Temperature(perturbed="crafted"),
     "shift_temperature": ShiftTemperature(),
     "shift_temperature_without_swirl": ShiftTemperature(leave_out=("swirl",)),
+    "vector": VectorScaling(),
+    "isotonic": Isotonic(),
+    "histogram_binning": HistogramBinning(),
+    "scaling_binning": ScalingBinning(),
+    "ensemble_temperature": EnsembleTemperature(),
+    "one_curve_isotonic": OneCurveIsotonic(),
+    "parameterised_temperature": ParameterisedTemperature(),
+    "density_aware": DensityAware(),
+    "density_aware_nearest": DensityAware(distance="nearest_squared"),
+    "ladder_ensemble_temperature": EnsembleTemperature(perturbed="crafted", check_families=False),
+    "ladder_parameterised_temperature": ParameterisedTemperature(
+        perturbed="crafted", check_families=False
+    ),
+    "ladder_density_aware": DensityAware(perturbed="crafted", check_families=False),
 }
 RAW = "raw"
 SHIFTS: list[Shift] = [*affine_shifts("middle").values(), *CORRUPTIONS]

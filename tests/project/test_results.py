@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 
+import numpy
 import polars
 import pytest
 
 from benchmarks import (
     cost_page,
     criterion,
+    criterion_confirmed,
     digits_methods,
     digits_results,
     does_it_work,
@@ -75,6 +77,30 @@ def test_the_share_of_nearer_cases_by_hand() -> None:
     )  # fmt: skip
     study = does_it_work.StudyRows("later", "", "", "^later$")
     assert does_it_work.share_nearer(rows, study, "other") == 0.5
+
+
+def test_shifts_are_counted_as_better_or_worse_than_plain_by_their_mean_ece() -> None:
+    cases = (("a", 0.2, 0.1), ("b", 0.1, 0.3), ("c", 0.1, 0.1), ("d", 0.3, 0.2))
+    rows = polars.DataFrame(
+        [
+            {"method": method, "seed": 0, "shift": shift, "level": 1, "metric": "ece", "value": one}
+            for shift, plain, other in cases
+            for method, one in (("raw", plain), ("other", other))
+        ]
+    )
+    study = does_it_work.StudyRows("shifts", "", "", "^[abc]$")
+    assert does_it_work.counted(rows, study, "other") == "1 / 1"
+
+
+def test_an_interval_over_seeds_is_student_s() -> None:
+    assert does_it_work.shown([0.1, 0.2, 0.3], None) == "0.200 (0.000 to 0.448)"
+    assert does_it_work.shown([0.1, 0.3], None) == "0.200"
+    assert does_it_work.shown([0.1, 0.3], (0.15, 0.25)) == "0.200 (0.150 to 0.250)"
+
+
+def test_the_regret_is_that_of_the_network_with_the_lowest_criterion() -> None:
+    values, errors = numpy.array([0.3, 0.1, 0.2]), numpy.array([0.05, 0.09, 0.20])
+    assert criterion_confirmed.regret(values, errors) == pytest.approx(0.04)
 
 
 def test_what_settings_do_is_written_from_what_is_kept() -> None:
