@@ -28,9 +28,9 @@ from falconcal.recalibration.stages import Outputs, ViewKind, observe, views
 # Rows worked on at a time, and what their number is filled up to a multiple of. A product of
 # matrices can round a row differently beside other numbers of rows, or where the row begins at
 # another place in a cache line. Of rows that begin at a line MKL gives the same float32 bits for
-# all multiples of 8 (a test holds it to that): so blocks can be large, which is fast, and a single
-# row stays cheap. Elsewhere all blocks have one size.
-MKL_BLOCK, MKL_MULTIPLE = 256, 8
+# all multiples of 16 (a test holds it to that; on some CPUs 8 is enough): so blocks can be large,
+# which is fast, and a single row stays cheap. Elsewhere all blocks have one size.
+MKL_BLOCK, MKL_MULTIPLE = 256, 16
 OTHER_BLOCK = 32
 CACHE_LINE = 64  # bytes
 SMALLEST = 1e-6  # distance below which two examples count as one
