@@ -25,7 +25,7 @@ from falconcal.studies.store import Store
 from falconcal.studies.study import Study, with_tests
 
 
-def run_study(
+def do_runs(
     study: Study,
     directory: Path,
     on_event: EventHandler,
