@@ -13,7 +13,8 @@ import torch
 
 from falconcal.data import Bounds, Dataset, Examples, Part
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import evaluate, score_under_shift
 from falconcal.evidence import signed_rank
 from falconcal.evidence.pooled import drawn_counts
 from falconcal.evidence.rank_statistics import OUTLIER_FIGURES, drawn_outlier_figures
