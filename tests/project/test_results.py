@@ -132,6 +132,7 @@ def test_the_default_entropy_weight_is_the_one_that_the_rule_chooses() -> None:
 def test_the_natural_shifts_are_written_from_what_is_kept() -> None:
     assert (PAGES / "gas_drift.md").read_text() == natural_shifts.gas_page()
     assert (PAGES / "elec2.md").read_text() == natural_shifts.elec2_page()
+    assert (PAGES / "usps.md").read_text() == natural_shifts.usps_page()
 
 
 def test_a_goal_on_gas_drift_by_hand() -> None:
