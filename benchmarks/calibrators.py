@@ -21,8 +21,8 @@ from torch import nn
 
 from benchmarks.pages import PAGES, ROOT, render, table
 from benchmarks.pretrained_networks import CALIBRATORS, RAW, SHIFTS
+from benchmarks.promise import AFFINE
 from benchmarks.promise_networks import (
-    AFFINE,
     CORRUPTED,
     FAMILIES,
     METRICS,
