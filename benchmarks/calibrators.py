@@ -252,12 +252,11 @@ def verdict(kept: dict[str, Rows]) -> str:
     """Say whether one calibrator meets the goal wherever there are rows, and what is not there."""
     each = [set(reaching(rows)) for rows in kept.values()]
     everywhere = [name for name in CALIBRATORS if all(name in met for met in each)]
-    where = ", ".join(title_of(name).split(" (")[0] for name in kept)
-    found = f"On all of {where}: {in_words(everywhere)}."
-    missing = [title_of(name) for name in IMAGES if name not in kept]
-    state = "met" if everywhere and not missing else "missed" if not everywhere else "open"
-    left = f" Not measured yet: {', '.join(missing)}." if missing else ""
-    return f"**{state}.** {found}{left}"
+    missing = [name for name in IMAGES if name not in kept]
+    state = "missed" if not everywhere else "open" if missing else "met"
+    found = f"on {' and '.join(kept)} these do so: {in_words(everywhere)}"
+    left = f"; not measured yet: {', '.join(missing)}" if missing else ""
+    return f"**{state}**; {found}{left}."
 
 
 def family_tables(kept: dict[str, Rows]) -> list[dict[str, str]]:
