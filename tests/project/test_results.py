@@ -113,7 +113,7 @@ def calibrator_rows(errors: dict[str, list[float]]) -> polars.DataFrame:
     rows = [
         {"method": method, "seed": 0, "shift": shift, "metric": "micro_ece", "value": value}
         for method, values in errors.items()
-        for shift, value in zip(calibrators.FAMILIES, values, strict=True)
+        for shift, value in zip(promise_networks.FAMILIES, values, strict=True)
     ]
     return polars.DataFrame(rows)
 
@@ -131,7 +131,7 @@ def test_a_calibrator_reaches_the_goal_by_families_won_and_by_its_worst() -> Non
     assert calibrators.families_won(rows, "vector") == 25
     assert calibrators.families_won(rows, "isotonic") == 24
     worst, by = calibrators.worst_family(rows, "histogram_binning")
-    assert worst == calibrators.FAMILIES[-1]
+    assert worst == promise_networks.FAMILIES[-1]
     assert by == pytest.approx(0.02)
     assert calibrators.reaching(rows) == ["vector"]
     assert calibrators.verdict({"digits": rows}).startswith("**open**")
