@@ -96,6 +96,14 @@ def test_columns_that_are_numbers_are_classes_by_number(library: Any) -> None:
     assert read.labels.tolist() == [-1] * 60
 
 
+def test_tables_that_come_out_become_pandas_as_the_docs_say() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = falconcal.assess((PROBS, LABELS)).to_frame()
+    out = pandas.DataFrame(table.to_dict(as_series=False))
+    assert list(out.columns) == table.columns
+    assert len(out) == len(table)
+
+
 def test_what_cannot_be_read_is_named(library: Any) -> None:
     rows, labels = frame_of(library), library.series(LABELS)
     with pytest.raises(UserError, match=r"unknown label, .* 'bea'. Did you mean 'bee'"):
