@@ -52,16 +52,22 @@ def main() -> None:
 
 
 def keep(run: Path) -> None:
-    """Copy the figures of the table into the repository."""
+    """Copy the figures of the table into the repository, beside those of methods not run here."""
     rows = polars.read_parquet(run / "rows.parquet")
     clean = (polars.col("shift") == "clean") & polars.col("metric").is_in(["accuracy", "ece"])
     kept = rows.filter(clean | polars.col("metric").is_in(["micro_ece", "macro_ece"]))
-    kept.drop("variant").write_parquet(RESULTS / "rows.parquet", compression="zstd")
-    runs = {
-        f"{file.parts[-3]}/{file.parts[-2]}": _record(file)
-        for file in sorted(run.glob("runs/*/*/*/run.json"))
-    }
-    write_text(RESULTS / "runs.json", json.dumps(runs, indent=1) + "\n")
+    with_others(kept.drop("variant")).write_parquet(RESULTS / "rows.parquet", compression="zstd")
+    runs: dict[str, Any] = json.loads((RESULTS / "runs.json").read_text())
+    for file in sorted(run.glob("runs/*/*/*/run.json")):
+        runs[f"{file.parts[-3]}/{file.parts[-2]}"] = _record(file)
+    write_text(RESULTS / "runs.json", json.dumps(dict(sorted(runs.items())), indent=1) + "\n")
+
+
+def with_others(rows: polars.DataFrame) -> polars.DataFrame:
+    """Return rows after those that are kept of other methods."""
+    before = polars.read_parquet(RESULTS / "rows.parquet")
+    others = before.filter(~polars.col("method").is_in(rows["method"].unique().to_list()))
+    return polars.concat([others, rows.select(others.columns)])
 
 
 def _record(file: Path) -> dict[str, Any]:

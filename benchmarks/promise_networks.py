@@ -223,10 +223,10 @@ def over(rows: Rows, shifts: list[str], metric: str) -> float:
     return float(above["value"].mean())  # type: ignore[arg-type]
 
 
-def by_family(rows: Rows) -> dict[str, dict[str, float]]:
-    """Return the micro ECE of each method by family, mean over seeds."""
-    micro = rows.filter(polars.col("metric") == "micro_ece")
-    means = micro.group_by("method", "shift").agg(polars.col("value").mean())
+def by_family(rows: Rows, metric: str = "micro_ece") -> dict[str, dict[str, float]]:
+    """Return the micro ECE, or another, of each method by family, mean over seeds."""
+    chosen = rows.filter(polars.col("metric") == metric)
+    means = chosen.group_by("method", "shift").agg(polars.col("value").mean())
     found: dict[str, dict[str, float]] = {}
     for method, shift, value in means.iter_rows():
         found.setdefault(method, {})[shift] = value

@@ -16,6 +16,7 @@ from falconcal.cli.options import (
     ExampleShapeOption,
     FewestOption,
     FittedOutliersOption,
+    JsonOption,
     LabelledArgument,
     MeanOption,
     PerturbedOption,
@@ -25,7 +26,7 @@ from falconcal.cli.options import (
     TrustOption,
     WeightsOption,
 )
-from falconcal.cli.terminal import errors, output, print_text
+from falconcal.cli.terminal import errors, output, print_json, print_text, table
 from falconcal.errors import UsageError, UserError
 from falconcal.io.output_folder import model_file
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from falconcal.core.trust import Trust
     from falconcal.inference.model_file import SavedModel
     from falconcal.inference.named_model import Stated
+    from falconcal.recalibration import FitRecord
 
 
 @app.command(
@@ -63,12 +65,14 @@ def recalibrate(
     mean: MeanOption = None,
     deviation: DeviationOption = None,
     fewest: FewestOption = 5,
+    json: JsonOption = False,
     trust_code: TrustOption = None,
 ) -> None:
     """Recalibrate a trained model on labelled data; nothing is trained again.
 
-    Ends with what to expect: the calibration error before and after, at home and under crafted
-    shifts that were left out of the fit. The file appears when everything went well.
+    Ends with what to expect: a verdict in words, and the calibration error before and after, at
+    home and under crafted shifts that were left out of the fit. The file appears when everything
+    went well.
     """
     from falconcal.core.trust import trusting
     from falconcal.inference.named_model import Stated
@@ -80,7 +84,7 @@ def recalibrate(
     settings = _settings(perturbed, outliers, changes)
     try:
         given = GivenFiles(data, train, drifted, fewest)
-        _recalibrate(model, out, method, given, settings, stated, trust)
+        _recalibrate(model, out, method, given, settings, stated, trust, json)
     except UserError as error:  # all of it is about what was given
         raise UsageError(str(error)) from None
 
@@ -103,6 +107,7 @@ def _recalibrate(
     settings: dict[str, Any],
     stated: "Stated",
     trust: "Trust",
+    json: bool,
 ) -> None:
     from falconcal.inference.recalibrated import (
         check_model_output,
@@ -116,14 +121,29 @@ def _recalibrate(
     check_writable(out)
     saved = _opened(model, given.data, stated, trust)
     calibrator = make_calibrator(method, settings, saved.metadata, trust)
-    output.print(f"Fitting {method} ...", highlight=False)
+    print_text(f"Fitting {method} ...", errors if json else output)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         found = recalibrate(saved, calibrator, given.data, given.train, given.fewest, given.drifted)
         save_recalibrated(out, saved, found, trust)
     for words in dict.fromkeys(str(one.message) for one in raised):
         print_text(f"Warning: {words}", errors)
-    for sentence in found.record.verdict():
+    _show(found.record, out, json)
+
+
+def _show(record: "FitRecord", out: Path, json: bool) -> None:
+    """Print the verdict, then the figures, then the details."""
+    figures = record.figures()
+    if json:
+        rows = [dict(zip(("where", "before", "after"), row, strict=True)) for row in figures]
+        told = {"verdict": record.headline(), "figures": rows, "details": record.details()}
+        print_json({**told, "model": str(out)})
+        return
+    print_text(record.headline(), style="bold")
+    if figures:
+        cells = [[where, f"{before:.3f}", f"{after:.3f}"] for where, before, after in figures]
+        output.print(table("Calibration error", ["Where", "Before", "After"], cells))
+    for sentence in record.details():
         print_text(sentence)
     print_text(f"Model: {out}")
 

@@ -7,6 +7,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from falconcal.core.data_frames import numbers_of
 from falconcal.errors import UserError, described
 
 ArrayLike = Tensor | numpy.ndarray | Sequence[Any]
@@ -17,7 +18,7 @@ def as_tensor(values: object, what: str) -> Tensor:
     if isinstance(values, Tensor):
         _check_real(values.is_complex(), values.dtype, what)
         return values.detach() if values.requires_grad else values
-    array = _as_array(values, what)
+    array = _as_array(_of_table(values, what), what)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         array = array.astype(numpy.float64)
     if array.dtype == numpy.uint64:
@@ -26,6 +27,14 @@ def as_tensor(values: object, what: str) -> Tensor:
     plain = array.dtype.isnative and array.flags.writeable and array.flags.c_contiguous
     native = array if plain else numpy.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(native)
+
+
+def _of_table(values: object, what: str) -> object:
+    """Return the numbers of a data frame or a series, checked; anything else as it came."""
+    if isinstance(values, numpy.ndarray | list | tuple):
+        return values
+    found = numbers_of(values, what)
+    return values if found is None or found.dtype.kind == "O" else found
 
 
 def _as_array(values: object, what: str) -> numpy.ndarray:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from falconcal.core.array_conversion import as_tensor
+from falconcal.core.data_frames import is_table
 from falconcal.core.model_inputs import Inputs, ModelInputs, map_inputs
 from falconcal.errors import UserError, described
 
@@ -186,7 +187,7 @@ def _as_input(name: str | int, value: Any) -> Any:
 
 
 def _is_array(value: object) -> bool:
-    return isinstance(value, Tensor | numpy.ndarray)
+    return isinstance(value, Tensor | numpy.ndarray) or is_table(value)
 
 
 def _form_error(batch: object) -> UserError:

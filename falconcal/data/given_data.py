@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
 from falconcal.core.batch import Batches, check_batches, checked_batches, read_batch
+from falconcal.core.data_frames import is_table
 from falconcal.core.model_inputs import Inputs, join_inputs, main_of, with_main
 from falconcal.data.bounds import Bounds
 from falconcal.data.dataset import Dataset
@@ -128,8 +129,9 @@ def _whole(part: Part) -> Batches:
 
 def _is_pair(data: object) -> bool:
     """Return whether data is a tuple whose last item are the labels of all examples."""
-    arrays = Tensor | numpy.ndarray
-    return isinstance(data, tuple) and len(data) >= 2 and isinstance(data[-1], arrays)
+    if not isinstance(data, tuple) or len(data) < 2:
+        return False
+    return isinstance(data[-1], Tensor | numpy.ndarray) or is_table(data[-1])
 
 
 def _check_order(loader: Any) -> None:

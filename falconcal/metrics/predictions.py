@@ -11,6 +11,7 @@ from torch import Tensor
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.core.batch import shape_of
+from falconcal.core.data_frames import class_numbers
 from falconcal.data.input_checks import check_labels
 from falconcal.drawing.record_html import record_html
 from falconcal.errors import UserError, described
@@ -47,7 +48,8 @@ class Predictions:
     """
 
     def __init__(self, log_probs: ArrayLike, labels: ArrayLike) -> None:
-        log_probs, labels = as_tensor(log_probs, "log-probabilities"), as_tensor(labels, "labels")
+        labels = as_tensor(class_numbers(labels, log_probs), "labels")
+        log_probs = as_tensor(log_probs, "log-probabilities")
         _check_shape(log_probs)
         _check_sums(log_probs.double().exp().sum(1))
         self._log_probs: Tensor | None = log_probs  # (N, C)
@@ -70,7 +72,8 @@ class Predictions:
         Raises:
             UserError: If a logit is NaN or infinity, shapes do not match, or a label is no class.
         """
-        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+        labels = as_tensor(class_numbers(labels, logits), "labels")
+        logits = as_tensor(logits, "logits")
         _check_shape(logits)
         if (logits.isnan() | logits.isposinf()).any() or logits.isneginf().all(1).any():
             raise UserError("expected finite logits, got NaN or infinity: has training diverged?")
@@ -82,7 +85,8 @@ class Predictions:
 
         Args:
             probabilities: Probabilities (N, C).
-            labels: True classes (N,); -1 for no known class.
+            labels: True classes (N,); -1 for no known class. Beside a data frame whose columns are
+                named by the classes, these names too.
 
         Returns:
             The predictions.
@@ -90,8 +94,8 @@ class Predictions:
         Raises:
             UserError: If a row is not a distribution, shapes do not match, or a label is no class.
         """
+        labels = as_tensor(class_numbers(labels, probabilities), "labels")
         probabilities = as_tensor(probabilities, "probabilities")
-        labels = as_tensor(labels, "labels")
         _check_shape(probabilities)
         if not probabilities.is_floating_point():
             probabilities = probabilities.double()

@@ -9,7 +9,7 @@ from falconcal.recalibration.calibrated_model import CalibratedModel, FittedCali
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.density_aware import DensityAware
 from falconcal.recalibration.ensemble_temperature import EnsembleTemperature
-from falconcal.recalibration.fit_record import FitRecord
+from falconcal.recalibration.fit_record import FitRecord, LeftOutRecord
 from falconcal.recalibration.histogram_binning import HistogramBinning
 from falconcal.recalibration.isotonic import Isotonic
 from falconcal.recalibration.one_curve_isotonic import OneCurveIsotonic
@@ -29,6 +29,7 @@ __all__ = [
     "FittedCalibrator",
     "HistogramBinning",
     "Isotonic",
+    "LeftOutRecord",
     "OneCurveIsotonic",
     "ParameterisedTemperature",
     "ScalingBinning",

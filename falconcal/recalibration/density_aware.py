@@ -3,8 +3,9 @@
 Tomani, Waseda, Shen & Cremers, "Beyond In-Domain Scenarios: Robust Density-Aware Calibration", ICML
 2023: ``softmax(z / S(x))``, ``S(x) = sum_l w_l s_l(x) + w_0`` with ``w_l >= 0``. s_l is the
 distance to the k-th nearest stored training example at stage l: what the blocks of the network give
-out, pooled over space, and the logits, each scaled to length 1. Fitted by squares. Any calibrator
-may follow: ``EnsembleTemperature(base=DensityAware(base=...))``. The predicted class never changes.
+out, pooled over space, and the logits, each scaled to length 1. Fitted by squares, unless these
+make it far too sure (``loss``). Any calibrator may follow:
+``EnsembleTemperature(base=DensityAware(base=...))``. The predicted class never changes.
 
 The paper says the k-th neighbour, the published code takes the nearest and squares the distance:
 both are here, by name. w_0 begins at the best single temperature, and S is held above a lowest
@@ -13,6 +14,7 @@ makes no mistake on the validation data, S stays at that temperature.
 """
 
 import math
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -23,7 +25,7 @@ from falconcal.core.settings import Count, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.convex import minimise
-from falconcal.recalibration.fit_losses import weighted_squares
+from falconcal.recalibration.fit_losses import FitLoss, Measure, found_by_loss, smoothed_nll
 from falconcal.recalibration.neighbour_calibrator import NeighbourCalibrator
 from falconcal.recalibration.neighbours import Neighbours, in_blocks
 from falconcal.recalibration.stages import INPUT, ViewKind, find_stages
@@ -56,6 +58,10 @@ class DensityAware(NeighbourCalibrator):
     distance: Literal["kth", "nearest_squared"] = "kth"
     """Which distance counts: to the ``kth`` neighbour as in the paper, or to the nearest, squared,
     as in the published code."""
+    loss: FitLoss = "auto"
+    """What is made small: ``squares`` as in the paper, or the ``likelihood``, smoothed by Platt's
+    rule. ``auto`` takes squares unless their fit has a worse likelihood than one temperature, as on
+    small or drifted samples, where squares can be lowered by being far too sure."""
 
     def observer(self, model: nn.Module, home: Examples) -> Neighbours:
         nearest = self.distance == "nearest_squared"
@@ -78,13 +84,17 @@ class DensityAware(NeighbourCalibrator):
         lowest = torch.zeros_like(start)
         lowest[-1] = -math.inf
 
-        def loss(values: Tensor) -> Tensor:
+        def measured(measure: Measure, values: Tensor) -> Tensor:
             scaled = (log_probs / scales(values, features)[:, None]).log_softmax(1)
-            return weighted_squares(scaled, labels, weights)
+            return measure(scaled, labels, weights)
+
+        def search(measure: Measure) -> Tensor:
+            return minimise(partial(measured, measure), start, lowest=lowest)
 
         if makes_no_mistake(log_probs, labels):  # squares would only sharpen
             return {"weights": start}
-        return {"weights": minimise(loss, start, lowest=lowest)}
+        found = found_by_loss(self.loss, search, partial(measured, smoothed_nll), start)
+        return {"weights": found}
 
     def apply(  # type: ignore[override]
         self, log_probs: Tensor, *, features: Tensor, weights: Tensor

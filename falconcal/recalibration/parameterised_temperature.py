@@ -2,7 +2,8 @@
 
 Tomani, Cremers & Buettner, "Parameterized Temperature Scaling for Boosting the Expressive Power in
 Post-Hoc Uncertainty Calibration", ECCV 2022: ``softmax(z / T(z))``, ``T(z) = |g(sort(z)[:k])|``, g
-a network of two hidden layers of 5, fitted by squares. The predicted class never changes.
+a network of two hidden layers of 5, fitted by squares, unless these make it far too sure
+(``loss``). The predicted class never changes.
 
 Here z are log-probabilities, standardised, since logits are known only up to a constant; g is a
 factor on the best single temperature, ``T(z) = T |g|`` and never below a twentieth of it, and
@@ -12,6 +13,7 @@ data, T stays at the single temperature. Fitted by L-BFGS.
 """
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -21,7 +23,7 @@ from falconcal.core.settings import Count, NonNegative, Seed, settings
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.recalibration.convex import minimise
-from falconcal.recalibration.fit_losses import weighted_squares
+from falconcal.recalibration.fit_losses import FitLoss, Measure, found_by_loss, smoothed_nll
 from falconcal.recalibration.neighbours import in_blocks
 from falconcal.recalibration.temperature import best_temperature, makes_no_mistake
 
@@ -57,6 +59,9 @@ class ParameterisedTemperature(Calibrator):
     """1 / variance of a normal prior on g's weights; 0 follows a small validation set closely."""
     seed: Seed = 0
     """Of g's first weights."""
+    loss: FitLoss = "auto"
+    """What is made small: ``squares`` as in the paper, or the ``likelihood``, smoothed by Platt's
+    rule. ``auto`` takes squares unless their fit has a worse likelihood than one temperature."""
 
     def learn(self, log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Parameters:
         best = best_temperature(log_probs, labels, weights)
@@ -65,15 +70,20 @@ class ParameterisedTemperature(Calibrator):
         centre, spread = top.mean(0), top.std(0).nan_to_num(1.0).clamp_min(1e-6)
         features = (top - centre) / spread
 
-        def loss(network: Tensor) -> Tensor:
+        def measured(measure: Measure, network: Tensor) -> Tensor:
             heat = temperature * factors(network, features)  # (N,)
-            scaled = (log_probs / heat[:, None]).log_softmax(1)
-            squares = weighted_squares(scaled, labels, weights)
-            return squares + self.penalty * network[:-1].square().sum() / (2 * len(labels))
+            return measure((log_probs / heat[:, None]).log_softmax(1), labels, weights)
 
-        found = _start(features.shape[1], self.seed)
+        def penalised(measure: Measure, network: Tensor) -> Tensor:
+            size = network[:-1].square().sum() / (2 * len(labels))
+            return measured(measure, network) + self.penalty * size
+
+        def search(measure: Measure) -> Tensor:
+            return minimise(partial(penalised, measure), start, ITERATIONS)
+
+        start = found = _start(features.shape[1], self.seed)
         if not makes_no_mistake(log_probs, labels):  # squares would only sharpen
-            found = minimise(loss, found, ITERATIONS)
+            found = found_by_loss(self.loss, search, partial(measured, smoothed_nll), start)
         return {"temperature": temperature, "network": found, "centre": centre, "spread": spread}
 
     def apply(self, log_probs: Tensor, **parameters: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from tests.helpers.command import run_here
 # commands that print no table: files, images, a line per file that was fetched
 WITHOUT_TABLES = {
     "falconcal predict", "falconcal shift", "falconcal data fetch", "falconcal new study",
-    "falconcal new schema", "falconcal recalibrate",
+    "falconcal new schema",
 }  # fmt: skip
 FILES = {
     "a.csv": "label,p_0,p_1\n0,0.8,0.2\n1,0.6,0.4\n1,0.3,0.7\n0,0.1,0.9\n",

@@ -111,6 +111,45 @@ def test_a_submission_of_many_classes(tmp_path: Path) -> None:
     check_three(read_predictions(submission, truth=truth), classes)
 
 
+@pytest.mark.parametrize("prefix", ["", "p_"])
+def test_a_submission_beside_a_solution_of_one_column_per_class(
+    prefix: str, tmp_path: Path
+) -> None:
+    """The solution has other rows and columns first; the class of nobody, Class_4, stays one."""
+    classes = ["Class_1", "Class_2", "Class_3", "Class_4"]
+    header = [prefix + name for name in classes]
+    rows = [[number, *row, 0] for number, row in enumerate(THREE)]
+    submission = lines(tmp_path, "submission.csv", ",".join(["id", *header]), rows)
+    solution = [
+        [number, *(int(place == TRUTH[number]) for place in (3, 0, 1, 2)), "Public"]
+        for number in reversed(range(len(TRUTH)))
+    ]
+    turned = [header[3], *header[:3]]
+    truth = lines(tmp_path, "solution.csv", ",".join(["id", *turned, "Usage"]), solution)
+    read = read_predictions(submission, truth=truth)
+    assert isinstance(read.record, Predictions)
+    assert read.classes == tuple(classes)
+    assert read.record.labels.tolist() == list(TRUTH)
+    assert "the 4 columns of 0 and 1 of solution.csv, matched by 'id'" in read.found
+
+
+ONE_HOT_MISTAKES = {
+    "a share": ("0,0.5,0.5\n1,1,0\n", r"solution\.csv, line 2, column 'cat': expected 0 or 1.*0.5"),
+    "two classes": ("0,1,0\n1,1,1\n", r"solution\.csv, line 3: expected one 1 .*got 2"),
+    "no class": ("0,0,0\n1,1,0\n", r"solution\.csv, line 2: expected one 1 .*got 0"),
+    "an empty cell": ("0,,1\n1,1,0\n", r"solution\.csv, line 2, column 'cat': .*empty"),
+}
+
+
+@pytest.mark.parametrize("mistake", ONE_HOT_MISTAKES)
+def test_a_solution_of_classes_that_is_no_truth_is_named(mistake: str, tmp_path: Path) -> None:
+    text, message = ONE_HOT_MISTAKES[mistake]
+    submission = lines(tmp_path, "submission.csv", "id,cat,dog", [[0, 0.2, 0.8], [1, 0.7, 0.3]])
+    (tmp_path / "solution.csv").write_text(f"id,cat,dog\n{text}")
+    with pytest.raises(UserError, match=message):
+        read_predictions(submission, truth=tmp_path / "solution.csv")
+
+
 SOLUTION_MISTAKES = {
     "a missing identifier": ("id,target\n1,0\n", r"submission\.csv, line 3, .*'id'.*got '2'"),
     "a doubled identifier": (

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from falconcal.data import Examples
 from falconcal.errors import UserError
 from falconcal.models.predict import predict
-from falconcal.recalibration import CalibratedModel, ShiftTemperature, Temperature
+from falconcal.recalibration import (
+    CalibratedModel,
+    FitRecord,
+    LeftOutRecord,
+    ShiftTemperature,
+    Temperature,
+)
 from falconcal.recalibration.ladder import Ladder
 from tests.recalibration.test_recalibration import CALIBRATORS
 
@@ -142,3 +148,27 @@ def _squares(probs: Tensor, labels: Tensor) -> float:
 
 def _nll(logits: Tensor, labels: Tensor) -> float:
     return float(nn.functional.cross_entropy(logits.double(), labels))
+
+
+def test_the_headline_says_where_it_helps_and_the_figures_where_they_come_from() -> None:
+    found = (
+        LeftOutRecord("clean", 0.02, 0.025),
+        LeftOutRecord("drifted", 0.3, 0.1),
+        LeftOutRecord("wave", 0.1, 0.2),
+        LeftOutRecord("swirl", 0.3, 0.3),
+    )
+    record = FitRecord((), found, "Few.")
+    assert record.headline() == (
+        "At home about the same; on later data better calibrated; under shifts that were not "
+        "fitted on worse calibrated."
+    )
+    assert record.figures()[:2] == [("at home", 0.02, 0.025), ("later data", 0.3, 0.1)]
+    assert record.figures()[2] == ("mean of 2 crafted shifts", 0.2, 0.25)
+    assert [row[0] for row in record.figures()[3:]] == ["wave", "swirl"]
+    assert record.details()[0] == "Few."
+    assert record.details()[-1] == "Real shifts that are unlike all of these were not tested."
+    alone = FitRecord((), found[:2])
+    assert alone.details() == [
+        "Judged on examples that were not fitted on. No other shift was tested."
+    ]
+    assert FitRecord(()).headline() == "What the calibration brings was not measured."

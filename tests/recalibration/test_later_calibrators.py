@@ -22,7 +22,7 @@ from falconcal.recalibration import (
     Temperature,
 )
 from falconcal.recalibration.ensemble_temperature import best_mixture
-from falconcal.recalibration.fit_losses import weighted_nll, weighted_squares
+from falconcal.recalibration.fit_losses import smoothed_nll, weighted_nll, weighted_squares
 from falconcal.recalibration.parameterised_temperature import HIDDEN_UNITS, factors
 from falconcal.recalibration.stages import INPUT, LOGITS, observe, views
 from tests.helpers.small_data import mislabelled, small_network, stripes
@@ -83,6 +83,56 @@ def test_the_losses_are_those_of_the_metrics(classes: int) -> None:
         ours = loss(data.log_probs, data.labels, weights)
         theirs = loss(data.log_probs[doubled], data.labels[doubled])
         torch.testing.assert_close(ours, theirs)
+
+
+def test_platts_targets_are_torchs_smoothed_labels() -> None:
+    data = drawn(50, 7)
+    ours = smoothed_nll(data.log_probs, data.labels)
+    theirs = nn.functional.cross_entropy(data.log_probs, data.labels, label_smoothing=1 / 52)
+    torch.testing.assert_close(ours, theirs)
+
+
+def sure_mistakes() -> tuple[Tensor, Tensor, Tensor]:
+    """Return 196 right answers of log-odds 4, 4 wrong ones of 12, and a feature of no meaning."""
+    odds = torch.cat([torch.full((196,), 4.0), torch.full((4,), -12.0)]).double()
+    features = torch.randn(200, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    log_probs = torch.stack([odds, torch.zeros(200).double()], 1).log_softmax(1)
+    return log_probs, torch.zeros(200, dtype=torch.long), features
+
+
+def likelihood_loss(calibrator: Any, extra: dict[str, Tensor], learned: dict[str, Tensor]) -> float:
+    log_probs, labels, _ = sure_mistakes()
+    after = calibrator.apply(log_probs, **extra, **learned)
+    return float(weighted_nll(after, labels))
+
+
+@pytest.mark.parametrize("kind", [DensityAware, ParameterisedTemperature])
+def test_squares_that_are_far_too_sure_give_way_to_the_likelihood(kind: Any) -> None:
+    """Squares do not mind how sure a mistake is, so they only sharpen: their likelihood is bad."""
+    log_probs, labels, features = sure_mistakes()
+    shown = {"features": features} if kind is DensityAware else {}
+    more = {**shown, "rising": 1} if shown else {}
+    losses = {
+        one.loss: likelihood_loss(one, shown, one.learn(log_probs, labels, **more))
+        for one in (kind(loss="auto"), kind(loss="squares"), kind(loss="likelihood"))
+    }
+    one = Temperature().learn(log_probs, labels)
+    plain = likelihood_loss(Temperature(), {}, one)
+    assert losses["squares"] > 2 * plain
+    assert losses["auto"] == losses["likelihood"] <= plain + 1 / 200
+
+
+def test_squares_stay_where_they_find_what_one_temperature_cannot() -> None:
+    generator = torch.Generator().manual_seed(6)
+    features = torch.rand(5000, 1, generator=generator, dtype=torch.float64)
+    data = drawn(5000, 5)
+    log_probs = (data.log_probs * (1 + 3 * features)).log_softmax(1)
+    auto, squares, likelihood = (
+        DensityAware(loss=loss).learn(log_probs, data.labels, features=features, rising=1)
+        for loss in ("auto", "squares", "likelihood")
+    )
+    assert torch.equal(auto["weights"], squares["weights"])
+    assert not torch.equal(auto["weights"], likelihood["weights"])
 
 
 # ensemble temperature scaling

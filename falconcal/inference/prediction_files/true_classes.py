@@ -1,12 +1,17 @@
 """The true class of each example: a column of the same file, or of another one beside it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy
 import polars
 
 from falconcal.errors import UsageError, UserError, did_you_mean
 from falconcal.inference.prediction_files.file_forms import LABEL_NAMES
+from falconcal.inference.prediction_files.one_hot import (
+    class_names,
+    one_hot_columns,
+    one_hot_labels,
+)
 from falconcal.inference.prediction_files.open_table import OpenTable
 from falconcal.inference.prediction_files.read_options import ReadOptions
 from falconcal.io.table_files import Rows, shown
@@ -21,6 +26,7 @@ class TrueClasses(Rows):
     """The labels as they stand in a file, one per example, not yet checked."""
 
     column: polars.Series  # (N,)
+    classes: tuple[str, ...] = ()  # all there are, if the file says so
     words: str = ""  # where they come from, if from another file
     matched_by: str | None = None  # the column of identifiers
 
@@ -31,7 +37,7 @@ class TrueClasses(Rows):
 
     def seen(self) -> list[str]:
         """Return the different labels, in the order of numbers or of letters."""
-        return in_order(self.texts().unique().to_list())
+        return list(self.classes) or in_order(self.texts().unique().to_list())
 
     def class_numbers(self, classes: tuple[str, ...], *, named: bool) -> numpy.ndarray:
         """Return the number of each example's class, (N,)."""
@@ -62,21 +68,38 @@ def in_order(names: list[str]) -> list[str]:
 def read_truth(table: OpenTable, truth: OpenTable, options: ReadOptions) -> TrueClasses:
     """Read the labels of a file beside the predictions, matched by identifier or by order."""
     identifier = _identifier(table, truth, options)
-    labels = _label_column(truth, identifier, options)
+    beside = _beside(table, truth, identifier, options)
     if identifier is None:
-        return _in_the_same_order(truth, labels)
-    theirs = truth.read([identifier, labels])
+        return replace(beside, words=f"{beside.words}, in the same order")
     places = _matched(table, truth, identifier)
-    column = theirs.frame[labels].gather(places)
-    words = f"labels from column {labels!r} of {truth.path.name}, matched by {identifier!r}"
-    place = theirs.place
-    return TrueClasses(truth.path, lambda row: place(int(places[row])), column, words, identifier)
+    return TrueClasses(
+        truth.path,
+        lambda row: beside.place(int(places[row])),
+        beside.column.gather(places),
+        beside.classes,
+        f"{beside.words}, matched by {identifier!r}",
+        identifier,
+    )
 
 
-def _in_the_same_order(truth: OpenTable, labels: str) -> TrueClasses:
+def _beside(
+    table: OpenTable, truth: OpenTable, identifier: str | None, options: ReadOptions
+) -> TrueClasses:
+    """Return the labels in their own file's order: one column, or one of 0 and 1 per class."""
+    columns = one_hot_columns(table, _may_be_labels(truth, identifier))
+    if options.labels is None and columns:
+        theirs = truth.read(columns)
+        words = f"labels from the {len(columns)} columns of 0 and 1 of {truth.path.name}"
+        column, classes = one_hot_labels(theirs, columns), tuple(class_names(columns))
+        return TrueClasses(truth.path, theirs.place, column, classes, words)
+    labels = _label_column(truth, identifier, options)
     theirs = truth.read([labels])
-    words = f"labels from {truth.kind} {labels!r} of {truth.path.name}, in the same order"
-    return TrueClasses(truth.path, theirs.place, theirs.frame[labels], words)
+    words = f"labels from {truth.kind} {labels!r} of {truth.path.name}"
+    return TrueClasses(truth.path, theirs.place, theirs.frame[labels], words=words)
+
+
+def _may_be_labels(truth: OpenTable, identifier: str | None) -> list[str]:
+    return [name for name in truth.columns if name != identifier and name not in NOT_LABELS]
 
 
 def _identifier(table: OpenTable, truth: OpenTable, options: ReadOptions) -> str | None:
@@ -94,7 +117,7 @@ def _label_column(truth: OpenTable, identifier: str | None, options: ReadOptions
     if options.labels is not None:
         truth.check_there("--labels", options.labels)
         return options.labels
-    others = [name for name in truth.columns if name != identifier and name not in NOT_LABELS]
+    others = _may_be_labels(truth, identifier)
     usual = [name for name in LABEL_NAMES if name in others]
     if len(usual) == 1:
         return usual[0]
