@@ -28,6 +28,8 @@ from falconcal.integrations.table_columns import Missing, TableColumns, class_fa
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
 from falconcal.models.predict import predict
+from falconcal.recalibration import CalibratedModel, ShiftTemperature
+from falconcal.recalibration.calibrator import Calibrator
 from falconcal.training import EpochRecord, History, on_epoch
 
 Shape = tuple[int, ...]
@@ -219,6 +221,40 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return chosen
 
+    def recalibrate(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        calibrator: Calibrator | None = None,
+    ) -> Self:
+        """Fit a calibrator on top of the trained network; ``predict_proba`` uses it from then on.
+
+        Args:
+            X: examples that ``fit`` was not given, (N, ...).
+            y: their labels, (N,), of classes that ``fit`` knows.
+            calibrator: the calibrator; None takes ``ShiftTemperature()``.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            UserError: a label is of no known class, or there are too few examples.
+        """
+        check_is_fitted(self)
+        rows, _ = self._read_again(X)
+        labels = numpy.asarray(y)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()))
+        if unknown:
+            raise UserError(f"expected labels of the classes that fit was given, got {unknown[0]}.")
+        codes = torch.from_numpy(numpy.searchsorted(self.classes_, labels))
+        inputs = self._inputs(rows)
+        held = Examples(inputs, codes, None if inputs.ndim == 2 else _bounds_of(inputs))
+        before: nn.Module = self.module_
+        before = before.model if isinstance(before, CalibratedModel) else before
+        validation = held.batches(PREDICTION_BATCH_SIZE)
+        self.module_ = (calibrator or ShiftTemperature()).fit(before, validation=validation)
+        return self
+
     def _encode(self, labels: NDArray[Any]) -> NDArray[numpy.int64]:
         """Store the classes and return the index of each label among them, (N,)."""
         check_classification_targets(labels)
@@ -280,7 +316,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         module.cpu()  # so that it can be unpickled on a machine without the device
         # in single precision a prediction depends on the other examples in its batch
-        self.module_ = module.double() if isinstance(module, MLP) else module
+        self.module_: nn.Module = module.double() if isinstance(module, MLP) else module
 
     def _falcon(self, seed: int) -> Falcon:
         names = ("epochs", "learning_rate", "entropy_weight", "calibration_weight", "l2_weight")
