@@ -2,11 +2,11 @@
 
     python -m benchmarks.estimator_cost results/estimator/cost.json
 
-``FalconClassifier`` and ``MLPClassifier`` on scikit-learn's digits (1,797 rows of 64 numbers), both with two
-layers of 64, batches of 32, Adam at the same learning rate, 30 epochs and no early stopping: plain
-training (no entropy term, no calibration step) and FALCON on every batch. One thread, CPU time of
-this process, the kinds interleaved, the least of the rounds, which noise can only lengthen; three
-repetitions of all of it. The table goes into docs/cost.md.
+``FalconClassifier`` and ``MLPClassifier`` on scikit-learn's digits, 1,797 rows of 64 numbers, both
+with two layers of 64, batches of 32, Adam at the same learning rate, 30 epochs and no early
+stopping: plain training (no entropy term, no calibration step) and FALCON on every batch. One
+thread, CPU time of this process, the kinds interleaved, the least of the rounds, which noise can
+only lengthen; three repetitions of all of it. The table goes into docs/cost.md.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
@@ -69,7 +70,7 @@ def measured() -> dict[str, float]:
     }
 
 
-def ours(**settings: object) -> FalconClassifier:
+def ours(**settings: Any) -> FalconClassifier:
     return FalconClassifier(
         hidden=WIDTHS, epochs=EPOCHS, batch_size=BATCH, learning_rate=RATE, early_stopping=False,
         random_state=0, **settings,

@@ -78,6 +78,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (150, 3)
     """
 
+    module_: nn.Module
+
     def __init__(
         self,
         module: Module | None = None,
@@ -249,8 +251,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = torch.from_numpy(numpy.searchsorted(self.classes_, labels))
         inputs = self._inputs(rows)
         held = Examples(inputs, codes, None if inputs.ndim == 2 else _bounds_of(inputs))
-        before: nn.Module = self.module_
-        before = before.model if isinstance(before, CalibratedModel) else before
+        before = self.module_.model if isinstance(self.module_, CalibratedModel) else self.module_
         validation = held.batches(PREDICTION_BATCH_SIZE)
         self.module_ = (calibrator or ShiftTemperature()).fit(before, validation=validation)
         return self
@@ -316,7 +317,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         module.cpu()  # so that it can be unpickled on a machine without the device
         # in single precision a prediction depends on the other examples in its batch
-        self.module_: nn.Module = module.double() if isinstance(module, MLP) else module
+        self.module_ = module.double() if isinstance(module, MLP) else module
 
     def _falcon(self, seed: int) -> Falcon:
         names = ("epochs", "learning_rate", "entropy_weight", "calibration_weight", "l2_weight")
