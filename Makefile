@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-unit test-slow coverage docs lint release-check clean
+.PHONY: demo test test-unit test-slow test-timm coverage docs lint release-check clean
 
 demo: .venv/runtime.stamp
 	$(BIN)/falconcal run digits --out runs/digits
@@ -21,6 +21,13 @@ coverage: .venv/development.stamp
 test-slow: .venv/development.stamp
 	$(BIN)/python -m pytest -m slow
 	HYPOTHESIS_PROFILE=searching $(BIN)/python -m pytest -m hypothesis
+	$(MAKE) test-timm
+
+# timm's torchvision does not import beside torch's CPU build: an environment on top of .venv, where
+# the tests declare the operators that it lacks
+test-timm: .venv/timm.stamp
+	.venv-timm/bin/python -m pytest -m slow tests/integrations/test_timm.py
+	.venv-timm/bin/python -m pytest tests/project/test_architecture.py -k "five_lines"
 
 docs: .venv/development.stamp
 	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
@@ -35,7 +42,7 @@ release-check: .venv/development.stamp
 	PYTHON=$(PYTHON) ./.ci/release-check
 
 clean:
-	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .coverage
+	rm -rf .venv .venv-timm site dist .mypy_cache .ruff_cache .pytest_cache .coverage
 
 .venv/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,6 +53,14 @@ clean:
 .venv/runtime.stamp: .venv/python.stamp pyproject.toml constraints.txt
 	@echo "Installing falconcal into .venv (a minute or two the first time) ..."
 	$(INSTALL) --editable .
+	@touch $@
+
+.venv/timm.stamp: .venv/development.stamp
+	$(PYTHON) -m venv .venv-timm
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+		"$$(.venv-timm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth"
+	.venv-timm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31 torchvision==0.28.0
+	.venv-timm/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt huggingface_hub pyyaml pandas
 	@touch $@
 
 .venv/development.stamp: .venv/python.stamp pyproject.toml constraints.txt

@@ -135,6 +135,11 @@ def train_except(model: nn.Module, parts: list[nn.Module]) -> None:
         part.training = False
 
 
+def layers_with_statistics(model: nn.Module) -> tuple[nn.Module, ...]:
+    """Return the layers that gather running statistics, as BatchNorm does."""
+    return tuple(one for one in model.modules() if getattr(one, "track_running_stats", False))
+
+
 def at_least_float32(logits: Tensor) -> Tensor:
     """Return logits in float32 or wider: half precision has too few digits for a loss."""
     return logits.float() if logits.dtype.itemsize < 4 else logits

@@ -1,7 +1,6 @@
 """FALCON's part of a step, for people with a training loop of their own."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,22 +12,22 @@ from torch.optim import Optimizer
 from falconcal.core.array_conversion import as_tensor
 from falconcal.core.batch import Batch, BatchForm, read_batch
 from falconcal.core.distributed import rank, sum_over_processes, world_size
-from falconcal.core.model_inputs import Inputs, ModelInputs, map_inputs
+from falconcal.core.model_inputs import Inputs, ModelInputs
 from falconcal.core.module_state import (
     check_module,
     submodules_in_eval,
-    to_weights_dtype,
     train_except,
 )
-from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
+from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
+from falconcal.training.fabric import conversion, set_up
 from falconcal.training.model_setup import (
     match_weight_layout,
     set_dropout,
     weights_to_channels_last,
 )
-from falconcal.training.precision import as_precise, check_precision, of_precision
+from falconcal.training.precision import check_precision, of_precision
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (
     Step,
@@ -103,7 +102,7 @@ class FalconStep:
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.calibration_optimizer = self._objectives[1].optimizer(parameters)
         self._set_up(fabric or _fabric_for(model, self.falcon), optimizer)
-        self._point: PerturbationPoint | None = None  # found on the first batch
+        self._context: StepContext | None = None  # made for the first batch
         self._waiting: list[Step] = []
 
     def epochs(self) -> Iterator[int]:
@@ -159,10 +158,8 @@ class FalconStep:
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
         check_precision(fabric)
-        self._fabric = fabric
-        self._wrapped, *self._optimizers = fabric.setup(
-            self.model, optimizer, self.calibration_optimizer, move_to_device=False
-        )
+        self._fabric, both = fabric, [optimizer, self.calibration_optimizer]
+        self._wrapped, self._optimizers = set_up(fabric, self.model, both, move_to_device=False)
         self._processes = TrainingProcesses.of(fabric)
         if self._bare is not self.model and fabric.world_size == 1:  # a wrapper of the user's own
             self._processes = TrainingProcesses(world_size(), sum_over_processes, rank())
@@ -173,26 +170,23 @@ class FalconStep:
         return read_batch(tuple(map(_as_part, batch)), self.form)
 
     def _step(self, batch: Batch) -> Step:
-        context, epoch = self._context(*batch), self._checked_epoch()
+        if self._context is None:
+            self._context = self._context_for(batch[0])
+        epoch = self._checked_epoch()
+        if epoch == self._finished + 1:  # as fit does, in the first epoch alone
+            check_batch(*batch, self._context.bounds)
         self._batch += 1
-        return make_step(context, batch, epoch, self.falcon.epochs, self._batch - 1)
+        return make_step(self._context, batch, epoch, self.falcon.epochs, self._batch - 1)
 
-    def _convert(self, inputs: Inputs) -> Inputs:
-        own = to_weights_dtype(self.model, inputs)
-        return map_inputs(partial(as_precise, self._fabric), own)
-
-    def _context(self, inputs: Inputs, labels: Tensor) -> StepContext:
-        bounds = bounds_of((), self.falcon.bounds, inputs)
-        check_batch(inputs, labels, bounds)
-        if self._point is None:
-            self._point = find_perturbation_point(self._bare, inputs)
+    def _context_for(self, inputs: Inputs) -> StepContext:
+        """Return what all steps have in common, found on the first batch."""
         return StepContext(
             model=self._bare,
             wrapped=self._wrapped,
             seed=self.falcon.seed,
-            convert=self._convert,
-            bounds=bounds,
-            perturbation_point=self._point,
+            convert=conversion(self._fabric, self.model),
+            bounds=bounds_of((), self.falcon.bounds, inputs),
+            perturbation_point=find_perturbation_point(self._bare, inputs),
             processes=self._processes,
         )
 

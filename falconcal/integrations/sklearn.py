@@ -28,6 +28,8 @@ from falconcal.integrations.table_columns import Missing, TableColumns, class_fa
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
 from falconcal.models.predict import predict
+from falconcal.recalibration import CalibratedModel, ShiftTemperature
+from falconcal.recalibration.calibrator import Calibrator
 from falconcal.training import EpochRecord, History, on_epoch
 
 Shape = tuple[int, ...]
@@ -75,6 +77,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.predict_proba(rows).shape
         (150, 3)
     """
+
+    module_: nn.Module
 
     def __init__(
         self,
@@ -218,6 +222,39 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         chosen: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return chosen
+
+    def recalibrate(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        calibrator: Calibrator | None = None,
+    ) -> Self:
+        """Fit a calibrator on top of the trained network; ``predict_proba`` uses it from then on.
+
+        Args:
+            X: examples that ``fit`` was not given, (N, ...).
+            y: their labels, (N,), of classes that ``fit`` knows.
+            calibrator: the calibrator; None takes ``ShiftTemperature()``.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            UserError: a label is of no known class, or there are too few examples.
+        """
+        check_is_fitted(self)
+        rows, _ = self._read_again(X)
+        labels = numpy.asarray(y)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()))
+        if unknown:
+            raise UserError(f"expected labels of the classes that fit was given, got {unknown[0]}.")
+        codes = torch.from_numpy(numpy.searchsorted(self.classes_, labels))
+        inputs = self._inputs(rows)
+        held = Examples(inputs, codes, None if inputs.ndim == 2 else _bounds_of(inputs))
+        before = self.module_.model if isinstance(self.module_, CalibratedModel) else self.module_
+        validation = held.batches(PREDICTION_BATCH_SIZE)
+        self.module_ = (calibrator or ShiftTemperature()).fit(before, validation=validation)
+        return self
 
     def _encode(self, labels: NDArray[Any]) -> NDArray[numpy.int64]:
         """Store the classes and return the index of each label among them, (N,)."""

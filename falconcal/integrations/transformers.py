@@ -351,7 +351,11 @@ def _with_common_bins(objective: Objective, steps: list[Step], rounds: int) -> O
 def _gathered_sums(objective: Objective, steps: list[Step], known: list[Tensor]) -> list[Tensor]:
     """Return what a loss sums over processes, here over all batches too, in the order of calls."""
     found: list[list[Tensor]] = []
-    with torch.random.fork_rng(), torch.no_grad(), unseen_statistics(steps[0].model):
+    with (
+        torch.random.fork_rng(),
+        torch.no_grad(),
+        unseen_statistics(steps[0].layers_with_statistics),
+    ):
         for step in steps:
             sums = _KnownSums(step.processes.total, known)
             random = torch.Generator().set_state(step.random.get_state())

@@ -139,8 +139,11 @@ def clean_falcon_terms(falcon: Falcon, step: Step) -> dict[str, Tensor]:
     """Return L_CCE + lambda_S * L_S on the clean batch, and the L2 penalty."""
     logits = step.logits()  # (N, C)
     weight, form = entropy_of(falcon, logits.shape[1], step.epoch, step.epochs)
+    terms = data_terms(falcon, step, logits)
+    if weight == 0:
+        return {**terms, "entropy": torch.zeros((), device=logits.device)}
     entropy = step.mean(predictive_entropy_terms(logits, step.labels, form))
-    return {**data_terms(falcon, step, logits), "entropy": weight * entropy}
+    return {**terms, "entropy": weight * entropy}
 
 
 def entropy_of(falcon: Falcon, classes: int, epoch: int, epochs: int) -> tuple[float, EntropyForm]:

@@ -110,7 +110,8 @@ def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """Return -log D(G(z)) + beta * KL(U || p(.|G(z))); only G gets a gradient."""
     made = step.auxiliary["generator"].wrapped(draw_noise(method, step))
     discriminator, classifier = step.auxiliary["discriminator"].unwrapped, step.unwrapped
-    with frozen_weights(discriminator), frozen_weights(classifier), unseen_statistics(classifier):
+    seen = unseen_statistics(step.layers_with_statistics)
+    with frozen_weights(discriminator), frozen_weights(classifier), seen:
         scores = discriminator(to_model_device(discriminator, made))  # (N,)
         logits = call_model(classifier, to_model_device(classifier, made))  # (N, C)
     uniform = method.uniform_weight * divergence_from_uniform(logits)
@@ -120,7 +121,7 @@ def generator_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
 def classifier_terms(method: JointGAN, step: Step) -> dict[str, Tensor]:
     """Return L_CCE + beta * KL(U || p(.|G(z))), G detached, and the L2 penalty."""
     terms, model = clean_terms(method, step), step.unwrapped
-    with unseen_statistics(model):
+    with unseen_statistics(step.layers_with_statistics):
         made = to_model_device(model, generated_inputs(method, step))
         logits = call_model(model, made)  # (N, C)
     return {**terms, "uniform": method.uniform_weight * divergence_from_uniform(logits)}

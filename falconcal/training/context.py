@@ -5,7 +5,6 @@ Nothing in either changes while the model is trained; what does is in ``state.py
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from falconcal.core.batch import check_batches, check_reiterable, checked_batches
-from falconcal.core.model_inputs import Inputs, map_inputs
+from falconcal.core.model_inputs import Inputs
 from falconcal.core.module_state import check_module, submodules_in_eval, to_weights_dtype
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.randomness import seeded_random
@@ -26,9 +25,9 @@ from falconcal.errors import UserError, described
 from falconcal.training.batches import batches_of_process, count_examples
 from falconcal.training.checkpoints import Checkpoint
 from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT, TrainingSettings
+from falconcal.training.fabric import conversion, set_up
 from falconcal.training.model_setup import set_dropout, weights_to_channels_last
 from falconcal.training.objectives import Objective
-from falconcal.training.precision import as_precise
 from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe
 from falconcal.training.step import (
     AuxiliaryNetwork,
@@ -119,7 +118,7 @@ def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
         wrapped=wrapped,
         auxiliary=auxiliary,
         processes=TrainingProcesses.of(fabric),
-        convert=partial(_to_fabric, fabric, task.model),
+        convert=conversion(fabric, task.model),
     )
     batches = batches_of_process(task.train, fabric)
     return TrainingContext(
@@ -168,12 +167,6 @@ def _base_loss(task: TrainingTask) -> ExampleLoss:
     return ExampleLoss(recipe.loss, recipe.label_smoothing, recipe.weights_of(task.train))
 
 
-def _to_fabric(fabric: Fabric, model: nn.Module, inputs: Inputs) -> Inputs:
-    """Return inputs on the device of training, in the type of the weights and its precision."""
-    there = to_weights_dtype(model, map_inputs(fabric.to_device, inputs))
-    return map_inputs(partial(as_precise, fabric), there)
-
-
 def _first_inputs(task: TrainingTask) -> Inputs:
     """Return the inputs of the first batch, which says what the data looks like."""
     with torch.random.fork_rng():
@@ -217,8 +210,7 @@ def _wrap_networks(
 
     def wrap(network: nn.Module, name: str | None) -> nn.Module:
         numbers = [number for number, one in enumerate(task.objectives) if one.network == name]
-        wrapped: nn.Module
-        wrapped, *ready = fabric.setup(network, *(optimizers[number] for number in numbers))
+        wrapped, ready = set_up(fabric, network, [optimizers[number] for number in numbers])
         stepped.update(zip(numbers, ready, strict=True))
         return wrapped
 

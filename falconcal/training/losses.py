@@ -61,15 +61,15 @@ def predictive_entropy_terms(
     _check_form(form, EntropyForm)
     _check_logits(logits, labels)
     logits, classes = at_least_float32(logits), logits.shape[1]
-    wrong = torch.ones_like(logits, dtype=torch.bool).scatter(1, labels[:, None], False)  # (N, C)
+    true = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, labels[:, None], True)  # (N, C)
     if form == "renormalised":
-        log_probs = logits.masked_fill(~wrong, -torch.inf).log_softmax(1)  # over wrong classes
+        log_probs = logits.masked_fill(true, -torch.inf).log_softmax(1)  # over wrong classes
         terms = classes - 1
     else:
         log_probs = logits.log_softmax(1)
         terms = classes
     # masked_fill before the sum: the true class is -inf here, and 0 * inf has no gradient
-    return -log_probs.masked_fill(~wrong, 0.0).sum(1) / terms
+    return log_probs.masked_fill(true, 0.0).sum(1) / -terms
 
 
 def calibration_loss(

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from lightning_fabric import Fabric
 from lightning_fabric.accelerators.cpu import CPUAccelerator
 from lightning_fabric.plugins.precision import DoublePrecision, MixedPrecision
-from torch import Tensor
 
 from falconcal.core.child_processes import ended_by
 from falconcal.errors import UserError
@@ -37,12 +36,6 @@ class DoubleThroughout(DoublePrecision):
 def of_precision(precision: Precision) -> dict[str, Any]:
     """Return Fabric's arguments for a precision."""
     return {"plugins": DoubleThroughout()} if precision == "64-true" else {"precision": precision}
-
-
-def as_precise(fabric: Fabric, inputs: Tensor) -> Tensor:
-    """Return inputs in the precision of training, so that they are perturbed in it too."""
-    converted: Tensor = fabric.strategy.precision.convert_input(inputs)
-    return converted
 
 
 def check_precision(fabric: Fabric) -> None:

@@ -1,7 +1,9 @@
 """Stepping objectives over batches that count as one step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 
 from falconcal.core.model_inputs import main_of
 from falconcal.errors import UserError
+from falconcal.training.fused_kernels import forget_gradients, take_step
 from falconcal.training.objectives import Objective
 from falconcal.training.step import Step, TrainingProcesses
 
@@ -47,14 +50,14 @@ def run_steps(
     for number, (objective, optimizer) in enumerate(drawn, 1):
         # an input gradient is worth its cost only if another objective follows
         keep = objective.keeps_input_gradient and number < len(drawn)
-        optimizer.zero_grad(set_to_none=True)
+        forget_gradients(optimizer)
         weights = fractions if objective.reduction == "mean" else [1.0] * len(steps)
         weighted = list(zip(steps, weights, strict=True))
         parts = [_backward(engine, step, objective, keep, weight) for step, weight in weighted]
         if clip_norm is not None:
             network = steps[0].trained(objective.network)
             engine.clip_gradients(network, optimizer, max_norm=clip_norm)
-        optimizer.step()
+        take_step(optimizer)
         terms[objective.name] = _combined(parts, weights, steps[0].processes)
     return terms
 
@@ -74,11 +77,11 @@ def _backward(
     scale = weight * step.processes.count  # gradients are averaged over processes
     seen = objective.updates_running_statistics
     with (
-        nullcontext() if seen else unseen_statistics(step.model),
+        nullcontext() if seen else unseen_statistics(step.layers_with_statistics),
         _explain_single_example(len(step.labels)),
     ):
         terms = objective.terms(step)
-        total = torch.stack(list(terms.values())).sum()
+        total = reduce(add, terms.values())
         engine.backward(total if scale == 1 else scale * total)
     if keep and step.kept_point is not None:
         step.input_gradient, step.kept_point = step.kept_point.grad, None
@@ -119,13 +122,12 @@ def _explain_single_example(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def unseen_statistics(model: nn.Module) -> Iterator[None]:
+def unseen_statistics(layers: Iterable[nn.Module]) -> Iterator[None]:
     """Keep running statistics (BatchNorm) as they are, whatever happens inside.
 
     The passes inside change copies. The originals are put back as objects, not written to: a later
-    backward pass checks that they were not modified.
+    backward pass checks that they were not modified. ``layers`` are ``layers_with_statistics``.
     """
-    layers = [layer for layer in model.modules() if getattr(layer, "track_running_stats", False)]
     kept = [(layer, *pair) for layer in layers for pair in layer.named_buffers(recurse=False)]
     for layer, name, buffer in kept:
         setattr(layer, name, buffer.clone())

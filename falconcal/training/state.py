@@ -70,8 +70,9 @@ class TrainingState:
         for objective, values in terms.items():
             for term, value in values.items():
                 name = f"{objective}/{term}"
-                self.sums[name] = self.sums.get(name, torch.zeros_like(value)) + value
-                self.counts[name] = self.counts.get(name, 0) + 1
+                known = name in self.sums
+                self.sums[name] = self.sums[name] + value if known else value
+                self.counts[name] = self.counts[name] + 1 if known else 1
 
     def means(self) -> dict[str, float]:
         """Return the mean of every term, named objective/term."""

@@ -6,6 +6,7 @@ training from it by ``make_step``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,11 @@ from torch import Tensor, nn
 
 from falconcal.core.batch import Batch
 from falconcal.core.model_inputs import Inputs, call_model, main_of, map_inputs
-from falconcal.core.module_state import channels_last, explain_model_errors
+from falconcal.core.module_state import (
+    channels_last,
+    explain_model_errors,
+    layers_with_statistics,
+)
 from falconcal.core.perturbation_point import PerturbationPoint
 from falconcal.core.randomness import combined_seed
 from falconcal.data import Batches, Bounds
@@ -97,6 +102,7 @@ class Step:
         weights: How much each example counts, (N,); None counts all alike.
         targets: The labels as distributions, (N, C), where they are soft.
         base_loss: The loss of one example; the cross-entropy unless another was given.
+        statistics: The layers of the model that gather running statistics; None looks for them.
 
     Example:
         >>> import torch
@@ -127,6 +133,12 @@ class Step:
     weights: Tensor | None = None  # (N,)
     targets: Tensor | None = None  # (N, C)
     base_loss: ExampleLoss = PLAIN_LOSS
+    statistics: tuple[nn.Module, ...] | None = None
+
+    @property
+    def layers_with_statistics(self) -> tuple[nn.Module, ...]:
+        """The layers of the model that gather running statistics."""
+        return layers_with_statistics(self.model) if self.statistics is None else self.statistics
 
     @property
     def unwrapped(self) -> nn.Module:
@@ -215,6 +227,11 @@ class StepContext:
     training_examples: int | None = None
     base_loss: ExampleLoss = PLAIN_LOSS
 
+    @cached_property
+    def statistics(self) -> tuple[nn.Module, ...]:
+        """The layers of the model that gather running statistics, looked for once."""
+        return layers_with_statistics(self.model)
+
 
 def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index: int) -> Step:
     """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
@@ -238,6 +255,7 @@ def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index
         weights=context.base_loss.weights(labels, batch.weights),
         targets=None if batch.targets is None else batch.targets.to(labels.device),
         base_loss=context.base_loss,
+        statistics=context.statistics,
     )
 
 

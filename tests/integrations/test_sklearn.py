@@ -19,6 +19,7 @@ from falconcal import Bounds, Examples, Falcon, FalconClassifier
 from falconcal.errors import UserError
 from falconcal.integrations.sklearn import hold_out
 from falconcal.models import MLP, LeNet
+from falconcal.recalibration import Temperature
 from tests.helpers.small_data import CLASSES, small_network, stripes
 
 pytestmark = pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning")
@@ -279,3 +280,23 @@ def test_what_lenet_cannot_take_is_refused() -> None:
 def test_one_class_is_refused() -> None:
     with pytest.raises(UserError, match="at least 2 classes, got 1 class"):
         FalconClassifier().fit(numpy.random.rand(20, 3), numpy.zeros(20, dtype=int))
+
+
+def test_it_is_recalibrated_with_rows_that_it_was_not_trained_on() -> None:
+    """The classes stay, the probabilities are those of the calibrator on the network, twice too."""
+    rows, labels = load_iris(return_X_y=True)
+    names = numpy.array(["setosa", "versicolor", "virginica"])[labels]
+    known, held = slice(0, None, 2), slice(1, None, 2)
+    model = FalconClassifier(epochs=5, random_state=0).fit(rows[known], names[known])
+    before, chosen, network = model.predict_proba(rows), model.predict(rows), model.module_
+    for _ in range(2):
+        model.recalibrate(rows[held], names[held], Temperature())
+        trusted: Any = model.module_
+        heat = float(trusted.calibration.temperature)
+        expected = before ** (1 / heat) / (before ** (1 / heat)).sum(1, keepdims=True)
+        numpy.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-6)
+        assert heat != 1
+        assert trusted.model is network
+    assert (model.predict(rows) == chosen).all()
+    with pytest.raises(UserError, match="got iris"):
+        model.recalibrate(rows[:1], ["iris"])

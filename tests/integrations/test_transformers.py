@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import falconcal
@@ -14,10 +15,13 @@ from falconcal.errors import UserError
 from falconcal.metrics import METRICS
 from falconcal.models.predict import predict
 from falconcal.recalibration import ShiftTemperature, Temperature
+from falconcal.training.precision import bfloat16_works
+from tests.helpers.run_together import run_together
 
 transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
 pytest.importorskip("accelerate", reason="needs the extra transformers")
 from falconcal.integrations.transformers import FalconTrainer  # noqa: E402
+from tests.helpers import trainer_processes  # noqa: E402
 
 pytestmark = [
     pytest.mark.end_to_end,
@@ -204,3 +208,49 @@ def test_padding_stays_as_it_is_when_tokens_are_perturbed() -> None:
 def test_what_is_the_trainers_is_refused(falcon: Falcon, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         FalconTrainer(model_of("bert"), arguments(tmp_path), falcon=falcon)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    """Return the weights of all trainings that two processes of torchrun did."""
+    folder = tmp_path_factory.mktemp("together")
+    run_together(2, "-m", "tests.helpers.trainer_processes", str(folder))
+    found: dict[str, Tensor] = load_file(folder / "weights")
+    assert int(found["processes"]) == 2
+    return found
+
+
+def weights_of(together: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {
+        key.partition("/")[2]: one for key, one in together.items() if key.startswith(f"{name}/")
+    }
+
+
+def test_two_processes_with_both_weights_0_give_the_trainers_bits(
+    together: dict[str, Tensor],
+) -> None:
+    plain, ours = weights_of(together, "trainer"), weights_of(together, "both weights 0")
+    assert plain.keys() == ours.keys()
+    assert all(torch.equal(plain[key], ours[key]) for key in plain)
+
+
+@pytest.mark.parametrize("name", ["half_sum, shared", "root, exact", "accumulated"])
+def test_two_processes_train_as_one_with_the_whole_batch(
+    name: str, together: dict[str, Tensor], tmp_path: Path
+) -> None:
+    alone = trainer_processes.trained_by(name, 1, tmp_path).state_dict()
+    found = weights_of(together, name)
+    assert found.keys() == alone.keys()
+    for key, one in alone.items():
+        torch.testing.assert_close(found[key], one, atol=1e-6, rtol=0)
+    plain = weights_of(together, "trainer")
+    assert max(float((found[key] - plain[key]).abs().max()) for key in plain) > 1e-4
+
+
+def test_half_precision_trains_both_steps_or_says_why_not(tmp_path: Path) -> None:
+    if not bfloat16_works():
+        pytest.skip("this processor does not compute in bfloat16")
+    whole = trained("bert", arguments(tmp_path), settings("bert"))
+    halved = trained("bert", arguments(tmp_path, bf16=True), settings("bert"))
+    assert all(weight.dtype == torch.float32 for weight in halved.parameters())
+    assert 0 < largest_difference(whole, halved) < 0.02

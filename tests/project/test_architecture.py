@@ -15,6 +15,7 @@ import falconcal
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stripes import load_stripes
+from tests.helpers.torchvision_operators import timm_or_skip
 
 PACKAGE = ROOT / "falconcal"
 # imports point back along this line
@@ -182,6 +183,11 @@ def test_python_in_the_docs_runs(place: str, code: str) -> None:
     if "from transformers" in code:
         pytest.importorskip("transformers")
         warnings.simplefilter("default")
+    if "import timm" in code:
+        timm_or_skip()
+        warnings.simplefilter("default")
+    if "import pandas" in code:
+        pytest.importorskip("pandas")
     shown: dict[str, Any] = {"__name__": "docs"}
     exec(compile(code, place, "exec"), shown)
     data = load_stripes()
