@@ -20,6 +20,8 @@ function sized(specification, width, correction) {
   // numbers that would run into each other are left to the tooltip and the table
   if (cells && panel / cells < CELL) copy.spec.layer = copy.spec.layer.filter((layer) => layer.mark.type !== "text");
   if (copy.usermeta.square) copy.spec.height = panel;
+  // where there are many methods, the bar at the top is the legend of all figures
+  if (copy.usermeta.byMethod && many) copy.config.legend.disable = true;
   copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
   // a heading wider than its panel would push the panels apart
   copy.config.header.labelLimit = panel + 12;
@@ -58,11 +60,25 @@ function drawAll() {
   drawing = drawing.then(drawEach);
 }
 
+function distance(place) {
+  const { top, bottom } = place.getBoundingClientRect();
+  return Math.max(0, top - innerHeight, -bottom);
+}
+
+// the nearest figure that is not drawn as wide as its place; hidden ones wait until they are seen
+function nextToDraw() {
+  const left = charts.filter(({ place }) => place.clientWidth && place.drawnWidth !== place.clientWidth);
+  return left.sort((one, other) => distance(one.place) - distance(other.place))[0];
+}
+
+// clicks and scrolling come in between
+const pause = () => new Promise((done) => { setTimeout(done); });
+
 async function drawEach() {
-  for (const { place, specification } of charts) {
-    if (!place.clientWidth || place.drawnWidth === place.clientWidth) continue;
-    await draw(place, specification);
-    afterDrawing.forEach((follow) => follow(place));
+  for (let chart = nextToDraw(); chart; chart = nextToDraw()) {
+    await draw(chart.place, chart.specification);
+    afterDrawing.forEach((follow) => follow(chart.place));
+    await pause();
   }
   document.documentElement.dataset.drawn = "all";
 }
