@@ -11,7 +11,12 @@ from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.headline_columns import NOT_KNOWN
 
-BEYOND: dict[Outcome, str] = {"better": "beyond chance", "worse": "worse, beyond chance"}
+OUTCOME_WORDS: dict[Outcome, str] = {
+    "better": "beyond chance",
+    "worse": "worse, beyond chance",
+    "within chance": "within chance",
+    "one seed": "from one seed",
+}
 Figures = dict[str, Any]  # a row of the summary
 
 
@@ -42,7 +47,7 @@ def answer(results: Results, summary: polars.DataFrame, evidence: StudyEvidence)
     found = outcome(difference(evidence, "mean_micro_ece", best, plain))
     return (
         f"{best} is best calibrated under shift: ECE "
-        f"{_versus(own, figures[plain], 'mean_micro_ece')} of {plain}, {BEYOND.get(found, found)}; "
+        f"{_versus(own, figures[plain], 'mean_micro_ece')} of {plain}, {OUTCOME_WORDS[found]}; "
         f"accuracy {_share(own)} against {_share(figures[plain])}."
     )
 
@@ -65,8 +70,7 @@ def _verdict(
         for name in ("mean_micro_ece", "clean_ece")
     }
     shifted, home = (
-        f"{_versus(own, figures[plain], name)}, {BEYOND.get(one, one)}"
-        for name, one in found.items()
+        f"{_versus(own, figures[plain], name)}, {OUTCOME_WORDS[one]}" for name, one in found.items()
     )
     accuracy = f"{_share(own)} against {_share(figures[plain])}"
     words = f"under shift {shifted}; at home {home}; accuracy {accuracy}{ending}"

@@ -82,7 +82,7 @@ def pooled_figure(results: Results) -> Figure:
     panel = layered(_spread_and_dots(results), table)
     header = altair.Header(title=None, labelOrient="top", labelAnchor="start")
     row = altair.Row("group:N", sort=PANEL_GROUPS, header=header)
-    chart = panel.properties(width=560, height=altair.Step(max(7, 15 - len(results.series)))).facet(
+    chart = panel.properties(width=560, height=altair.Step(max(4, 15 - len(results.series)))).facet(
         row=row, spacing=10
     )
     caption = (

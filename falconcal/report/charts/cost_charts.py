@@ -31,11 +31,11 @@ def cost_figures(results: Results, evidence: StudyEvidence, costs: Costs | None)
 
 def cost_figure(results: Results, costs: Costs) -> Figure:
     """Training and measuring in multiples of the plain method, one row per method."""
-    whole = costs.member * costs.members
-    in_training = polars.col("phase") == TRAINING
-    marks = _panels(costs).with_columns(
-        polars.lit(1.0).alias("one"), polars.when(in_training).then(whole).alias("ensemble")
-    )
+    marks = _panels(costs).with_columns(polars.lit(1.0).alias("one"))
+    if costs.ensemble:
+        in_training = polars.col("phase") == TRAINING
+        whole = polars.when(in_training).then(costs.member * costs.members)
+        marks = marks.with_columns(whole.alias("ensemble"))
     layers = _costs(results, has_ensemble=costs.ensemble is not None)
     chart = _side_by_side(layered(layers, marks), ROW_HEIGHT * len(results.series))
     dotted = f"Dotted: {costs.ensemble}, {costs.members} members. " if costs.ensemble else ""

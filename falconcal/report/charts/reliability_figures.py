@@ -40,7 +40,9 @@ def reliability_figure(results: Results) -> Figure:
         if shift in there
     }
     chart = grid(panel, "shift", order, height=PANEL_WIDTH)
-    return Figure("reliability", CAPTION, chart, legend_width(results), square=True, by_method=True)
+    return Figure(
+        "reliability-by-shift", CAPTION, chart, legend_width(results), square=True, by_method=True
+    )
 
 
 def _diagram(results: Results) -> list[altair.Chart]:

@@ -71,7 +71,7 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
         *(_plain(note) for note in results.notes),
         *_verdict(results, summary, evidence),
         markdown_table(*summary_cells(summary, HEADLINE)),
-        seeds_note(summary),
+        ONE_SEED_NOTE if rests_on_one_seed(evidence) else seeds_note(summary),
         _column_meanings(HEADLINE),
         READING,
         *_beside_paper(results, summary),
@@ -97,8 +97,7 @@ def _verdict(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
     """Return the answer and one line per method, the best first."""
     found = verdicts(results, summary, evidence)
     lines = "\n".join(f"- **{_plain(one.series)}**: {_plain(one.words)}" for one in found)
-    note = [ONE_SEED_NOTE] if rests_on_one_seed(evidence) else []
-    return [f"**{_plain(answer(results, summary, evidence))}**", *note, lines]
+    return [f"**{_plain(answer(results, summary, evidence))}**", lines]
 
 
 def _outliers(results: Results, evidence: StudyEvidence) -> list[str]:

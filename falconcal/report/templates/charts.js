@@ -20,13 +20,19 @@ function sized(specification, width, correction) {
   // numbers that would run into each other are left to the tooltip and the table
   if (cells && panel / cells < CELL) copy.spec.layer = copy.spec.layer.filter((layer) => layer.mark.type !== "text");
   if (copy.usermeta.square) copy.spec.height = panel;
-  // where there are many methods, the bar at the top is the legend of all figures
-  if (copy.usermeta.byMethod && many) copy.config.legend.disable = true;
+  if (copy.usermeta.byMethod && many) dropLegends(copy.spec.layer);
   copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
   // a heading wider than its panel would push the panels apart
   copy.config.header.labelLimit = panel + 12;
   if (width < NARROW) Object.assign(copy.config.header, { labelFontSize: 10, labelFontWeight: 500 });
   return copy;
+}
+
+// of many methods the bar at the top is the legend of all figures
+function dropLegends(layers) {
+  for (const { encoding = {} } of layers) {
+    for (const channel of Object.values(encoding)) if (channel.field === "series" && channel.legend) channel.legend = null;
+  }
 }
 
 async function draw(place, specification) {
@@ -43,6 +49,8 @@ async function draw(place, specification) {
     if (left >= 0 && left < 8) break;
     correction += left;
   }
+  // a group without marks has nothing to say, and no name to say it by
+  place.querySelectorAll("g[role]:empty").forEach((group) => group.removeAttribute("role"));
   place.drawnWidth = width;
 }
 

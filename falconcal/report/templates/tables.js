@@ -181,11 +181,11 @@ function addTools(table) {
 
 document.querySelectorAll(".scroll > table").forEach(addTools);
 
-// all rows, beside the first table
+// all rows, beside the table of every method
 function addRows(text) {
   const button = made("button", { type: "button", className: "download", textContent: "Download all rows as CSV" });
   button.addEventListener("click", () => download(fileName(`${document.title} rows`), csvAgain(text)));
-  document.querySelector(".tools").append(button);
+  document.querySelector("#summary .tools").append(button);
 }
 
 const allRows = carried("rows-csv");
