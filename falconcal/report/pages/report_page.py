@@ -87,11 +87,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Cell:
-    """Text with smaller text below it, if any, and whether it is the best of its column."""
+    """Text with smaller text below it, whether it is the best, and which values are better."""
 
     text: str
     below: str = ""
     best: bool = False
+    better: Better | None = None
 
 
 @dataclass(frozen=True)
@@ -222,19 +223,15 @@ def _headline(results: Results, summary: polars.DataFrame, evidence: StudyEviden
     order = ranked_series(results)
     rows.sort(key=lambda row: order.index(row[0]))
     best, bounds = best_of_columns(rows, HEADLINE), interval_texts(evidence)
-    names = [column.name for column in HEADLINE]
-    cells = [
-        [
-            *texts[:BEFORE_FIGURES],
-            *(
-                Cell(text, bounds.get((texts[0], name), ""), (row, place) in best)
-                for place, (name, text) in enumerate(
-                    zip(names, texts[BEFORE_FIGURES:], strict=True), start=BEFORE_FIGURES
-                )
-            ),
+    cells: list[list[str | Cell]] = []
+    for row, texts in enumerate(rows):
+        named = enumerate(texts[BEFORE_FIGURES:], start=BEFORE_FIGURES)
+        below = [bounds.get((texts[0], column.name), "") for column in HEADLINE]
+        figures = [
+            Cell(text, interval, (row, place) in best)
+            for (place, text), interval in zip(named, below, strict=True)
         ]
-        for row, texts in enumerate(rows)
-    ]
+        cells.append([*texts[:BEFORE_FIGURES], *figures])
     better = [*[None] * BEFORE_FIGURES, *(column.better for column in HEADLINE)]
     return HtmlTable(heading, cells, better)
 
@@ -243,8 +240,8 @@ def _tested_count(results: Results) -> str:
     """Return how many examples were tested and what they are, such as "450 test images"."""
     if "examples" not in results.rows.columns:
         return f"test {results.inputs}"
-    clean = results.rows.filter(shift=CLEAN)["examples"].max()
-    return f"{clean:,} test {results.inputs}"
+    (number,) = results.rows.filter(shift=CLEAN).select(polars.col("examples").max()).row(0)
+    return f"{number:,} test {results.inputs}"
 
 
 def _metric_table(results: Results) -> HtmlTable:
@@ -266,9 +263,11 @@ def _readable(results: Results, table: HtmlTable) -> HtmlTable:
     """Return a table with one column per method, or, of many methods, with one row per method."""
     if len(results.series) <= MANY:
         return table
-    columns = dict(zip(table.heading, zip(*table.rows, strict=True), strict=True))
-    names = [str(name) for name in columns.pop(table.heading[0])]
-    rows = [[series, *columns[series]] for series in ranked_series(results)]
+    places = {name: place for place, name in enumerate(table.heading)}
+    names = [str(row[0]) for row in table.rows]
+    rows: list[list[str | Cell]] = [
+        [series, *(row[places[series]] for row in table.rows)] for series in ranked_series(results)
+    ]
     return HtmlTable(["Method", *names], rows)
 
 

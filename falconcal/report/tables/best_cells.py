@@ -1,7 +1,8 @@
 """The best of several figures in a table of text, to be marked."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from falconcal.metrics.metric import Better
 from falconcal.report.tables.headline_columns import NOT_KNOWN, Column
 
 CellIndex = tuple[int, int]  # row and column
@@ -14,8 +15,7 @@ def best_of_columns(rows: list[list[str]], columns: Iterable[Column]) -> Marks:
     marks: Marks = frozenset()
     for number, column in enumerate(columns, start=BEFORE_FIGURES):
         cells = {(row, number): texts[number] for row, texts in enumerate(rows)}
-        if column.better is not None:
-            marks |= _best(cells, max if column.better == "higher" else min)
+        marks |= best_of(cells, column.better)
     return marks
 
 
@@ -23,16 +23,16 @@ def lowest_of_rows(rows: list[list[str]]) -> Marks:
     """Mark the lowest figure of each row; its first cell is its name."""
     marks: Marks = frozenset()
     for row, (_, *texts) in enumerate(rows):
-        marks |= _best({(row, number): text for number, text in enumerate(texts, start=1)}, min)
+        marks |= best_of({(row, place): text for place, text in enumerate(texts, start=1)}, "lower")
     return marks
 
 
-def _best(cells: dict[CellIndex, str], pick: Callable[[Iterable[float]], float]) -> Marks:
+def best_of(cells: dict[CellIndex, str], better: Better | None) -> Marks:
     """Return the positions of the best of several figures; a single one is not marked."""
     values = {cell: value for cell, text in cells.items() for value in _number(text)}
-    if len(values) < 2:
+    if len(values) < 2 or better not in ("lower", "higher"):
         return frozenset()
-    best = pick(values.values())
+    best = (max if better == "higher" else min)(values.values())
     return frozenset(cell for cell, value in values.items() if value == best)
 
 
