@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from falconcal.cli.app import app, split_names
+from falconcal.cli.narrow_tables import TableLayout, print_fitting
 from falconcal.cli.options import (
     BoundsOption,
     CalibratorOption,
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from falconcal.core.trust import Trust
     from falconcal.inference.model_file import SavedModel
     from falconcal.inference.named_model import Stated
+    from falconcal.recalibration import FitRecord
+    from falconcal.recalibration.fit_record import LeftOutRecord
+
+PLACES = {"clean": "at home", "drifted": "on drifted data"}  # all others are crafted shifts
 
 
 @app.command(
@@ -67,8 +72,8 @@ def recalibrate(
 ) -> None:
     """Recalibrate a trained model on labelled data; nothing is trained again.
 
-    Ends with what to expect: the calibration error before and after, at home and under crafted
-    shifts that were left out of the fit. The file appears when everything went well.
+    Ends with what to expect: the verdict, then the calibration error before and after, at home and
+    under crafted shifts that were left out of the fit. The file appears when everything went well.
     """
     from falconcal.core.trust import trusting
     from falconcal.inference.named_model import Stated
@@ -123,9 +128,39 @@ def _recalibrate(
         save_recalibrated(out, saved, found, trust)
     for words in dict.fromkeys(str(one.message) for one in raised):
         print_text(f"Warning: {words}", errors)
-    for sentence in found.record.verdict():
-        print_text(sentence)
+    _show(found.record)
     print_text(f"Model: {out}")
+
+
+def _show(record: "FitRecord") -> None:
+    """Print the verdict, then the figures that it rests on."""
+    for sentence in [*judgement(record), *record.verdict()]:
+        print_text(sentence)
+    if record.left_out:
+        rows = [
+            [PLACES.get(one.family, one.family), f"{one.ece_before:.3f}", f"{one.ece_after:.3f}"]
+            for one in record.left_out
+        ]
+        layout = TableLayout(["Examples not fitted on", "Before", "After"], rows)
+        print_fitting(output, "Calibration error", [layout])
+
+
+def judgement(record: "FitRecord") -> list[str]:
+    """Return in one sentence where the calibration error falls; none where nothing was judged."""
+    kinds: dict[str, list[LeftOutRecord]] = {}
+    for one in record.left_out:
+        kinds.setdefault(PLACES.get(one.family, "under crafted shifts"), []).append(one)
+    told = [f"{_compared(found)} {words}" for words, found in kinds.items()]
+    return [f"Calibration error {', '.join(told)}."] if told else []
+
+
+def _compared(found: "list[LeftOutRecord]") -> str:
+    """Return what happened to a mean error, as far as three digits show it."""
+    before, after = (
+        round(sum(getattr(one, name) for one in found) / len(found), 3)
+        for name in ("ece_before", "ece_after")
+    )
+    return "as before" if after == before else "lower" if after < before else "higher"
 
 
 def _opened(model: str, data: Path, stated: "Stated", trust: "Trust") -> "SavedModel":

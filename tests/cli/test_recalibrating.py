@@ -9,8 +9,11 @@ from PIL import Image
 from torch import nn
 
 import falconcal
+from falconcal.cli.recalibrating import judgement
 from falconcal.data import Bounds
 from falconcal.inference.recalibrated import CALIBRATORS
+from falconcal.recalibration import FitRecord
+from falconcal.recalibration.fit_record import LeftOutRecord
 from tests.helpers.bad_inputs.trying import Answer, Case, ask, snapshot
 from tests.helpers.command import run_here
 from tests.helpers.own_networks import Undefined, make_table_network
@@ -81,7 +84,13 @@ def test_a_saved_model_becomes_trustworthy_and_says_what_to_expect(
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     said = " ".join(answer.stdout.split())
-    assert "At home, on examples not fitted on: calibration error" in said
+    parts = [
+        "Calibration error ",
+        "At home, on examples not fitted on: calibration error",
+        " Model: ",
+    ]
+    assert [said.index(part) for part in parts] == sorted(said.index(part) for part in parts)
+    assert "at home" in said.split("Before After")[1]
     assert "Under crafted shifts that were left out of the fit" in said
     assert "Real shifts that are unlike all of these were not tested." in said
     saved = falconcal.load(out, ["tests"])
@@ -94,6 +103,22 @@ def test_a_saved_model_becomes_trustworthy_and_says_what_to_expect(
     inputs = stripes(20, 8).inputs
     with torch.no_grad():
         assert torch.equal(saved.model(inputs).argmax(1), raw(inputs).argmax(1))
+
+
+def test_the_judgement_says_where_the_error_falls() -> None:
+    record = FitRecord(
+        (),
+        (
+            LeftOutRecord("clean", 0.0271, 0.0269),
+            LeftOutRecord("drifted", 0.2, 0.1),
+            LeftOutRecord("wave", 0.1, 0.4),
+            LeftOutRecord("swirl", 0.3, 0.1),
+        ),
+    )
+    assert judgement(record) == [
+        "Calibration error as before at home, lower on drifted data, higher under crafted shifts."
+    ]
+    assert judgement(FitRecord(())) == []
 
 
 @pytest.mark.parametrize("method", CALIBRATORS)
