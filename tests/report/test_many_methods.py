@@ -116,9 +116,10 @@ def test_methods_are_ranked_and_grouped(page: Page, report: Path) -> None:
     assert folded == ["Trained: 7 more", "Recalibrated, nothing trained again: 9 more"]
     # the bar is the legend, and the matrix is not drawn until somebody asks for it
     assert page.run(f"{every('#ece-by-level .role-legend')}.length") == 0
-    assert not page.run("document.getElementById('method-against-method').drawn")
+    drawn = "Boolean(document.getElementById('method-against-method').drawn)"
+    assert not page.run(drawn)
     page.click("#comparison details summary")
-    page.wait("document.getElementById('method-against-method').drawn")
+    page.wait(drawn)
 
 
 def test_a_filter_leaves_the_methods_whose_names_hold_its_words(page: Page, report: Path) -> None:
@@ -132,21 +133,6 @@ def test_a_filter_leaves_the_methods_whose_names_hold_its_words(page: Page, repo
     assert page.run(f"{left}.map((row) => row.cells[0].textContent)") == ["m03"]
     page.page.locator(".bar input").fill("")
     assert page.run(f"{left}.length") == MANY
-
-
-def test_figures_nearest_to_the_reader_are_drawn_first(page: Page, report: Path) -> None:
-    page.load(report)
-    page.wait("document.querySelector('#confidence-against-accuracy svg')")
-    page.run(
-        "(() => { window.order = [];"
-        " new MutationObserver((all) => all.forEach(({ target }) => { if (target.matches('.chart'))"
-        " order.push(target.id); })).observe(document.querySelector('main'),"
-        " { subtree: true, childList: true }); })()"
-    )
-    page.settle()
-    order = page.run("order")
-    assert "training-history" in order
-    assert page.run("document.documentElement.dataset.drawn") == "all"
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -75,12 +75,14 @@ function distance(place) {
 
 // the nearest figure that is not drawn as wide as its place; hidden ones wait until they are seen
 function nextToDraw() {
-  const left = charts.filter(({ place }) => place.clientWidth && place.drawnWidth !== place.clientWidth);
+  const left = charts.filter(({ place }) => place.checkVisibility() && place.drawnWidth !== place.clientWidth);
   return left.sort((one, other) => distance(one.place) - distance(other.place))[0];
 }
 
 // clicks and scrolling come in between
 const pause = () => new Promise((done) => { setTimeout(done); });
+
+const nextFrame = () => new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); });
 
 async function drawEach() {
   for (let chart = nextToDraw(); chart; chart = nextToDraw()) {

@@ -184,8 +184,13 @@ function startExplorer() {
     const shown = shownRungs(where);
     showControls(where);
     showPictures(where);
-    showRows(diagram, reliabilityRows(shown));
-    showRows(histogram, confidenceRows(shown));
+    const showFigures = () => {
+      const latest = shownRungs(explored());
+      showRows(diagram, reliabilityRows(latest));
+      showRows(histogram, confidenceRows(latest));
+    };
+    if (distance(diagram.place) > 0) nextFrame().then(showFigures); // out of sight
+    else showFigures();
     document.getElementById("explorer-diagram").hidden = where.shift.kind === "outliers";
     showTable(shown);
   });

@@ -89,13 +89,14 @@ function paintMarks(place) {
 
 let painting = 0;
 
-// what is seen at once, the figures further away one by one afterwards
+// what is seen at once, the figures further away one by one after it is shown
 async function paintCharts() {
   painting += 1;
   const mine = painting;
   document.documentElement.dataset.painted = "not yet";
   const away = charts.filter(({ place }) => distance(place) > 0);
   charts.filter((chart) => !away.includes(chart)).forEach(({ place }) => paintMarks(place));
+  await nextFrame();
   for (const { place } of away) {
     await pause();
     if (painting !== mine) return; // another choice came meanwhile
