@@ -42,10 +42,11 @@ class Shape:
     shifts: int
     levels: int  # of each, the clean one left out
     examples: int
+    methods: tuple[str, ...] = METHODS
 
     @property
     def scores(self) -> int:
-        return len(METHODS) * self.examples * (1 + self.shifts * self.levels)
+        return len(self.methods) * self.examples * (1 + self.shifts * self.levels)
 
 
 SHAPES = (
@@ -80,9 +81,10 @@ def make_study(directory: Path, shape: Shape) -> None:
     """Write an output folder: confidences that fall with the level, slower than accuracy."""
     shifts = [f"shift_{number}" for number in range(shape.shifts)]
     study = {"name": "made", "title": "A million scores", "shifts": shifts}
-    (directory / "study.json").write_text(json.dumps({**study, "methods": dict.fromkeys(METHODS)}))
+    content = {**study, "methods": dict.fromkeys(shape.methods)}
+    (directory / "study.json").write_text(json.dumps(content))
     rows = []
-    for number, method in enumerate(METHODS):
+    for number, method in enumerate(shape.methods):
         scores = make_scores(shifts, shape, number)
         folder = directory / "runs" / "default" / method / "seed-0"
         folder.mkdir(parents=True)

@@ -132,19 +132,15 @@ def show_score(found: "Assessment") -> None:
 
 def show_side_by_side(both: "SideBySide") -> None:
     """Print the verdict of each file, all metrics, and the differences from the first file."""
+    from falconcal.cli.side_by_side_layouts import difference_layouts, metric_layouts
     from falconcal.report.pages.score_page import interval_notes
-    from falconcal.report.pages.side_by_side_page import (
-        DIFFERENCE_HEADING,
-        difference_rows,
-        metric_columns,
-    )
 
     for name, found in both.assessments.items():
         print_text(f"{name}: {' '.join(found.sentences)}", style="bold")
-    output.print(table("Metrics with 95 % intervals", *metric_columns(both)))
+    print_fitting(output, "Metrics", metric_layouts(both))
     print_text(interval_notes(found)[0], style="dim")
     title = f"Differences from {readable(both.reference)}, in pairs"
-    output.print(table(title, DIFFERENCE_HEADING, difference_rows(both)))
+    print_fitting(output, title, difference_layouts(both))
 
 
 def table(title: str, heading: list[str], rows: list[list[str]], right: bool = True) -> Table:

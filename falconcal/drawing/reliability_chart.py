@@ -30,7 +30,7 @@ def reliability_panel(table: polars.DataFrame, *, counted: bool) -> altair.Layer
 
 def _diagonal() -> altair.Chart:
     first = altair.Chart().transform_filter("datum.first")
-    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5).encode(
+    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5, aria=False).encode(
         x=altair.XDatum(0), y=altair.YDatum(0), x2=altair.X2Datum(1), y2=altair.Y2Datum(1)
     )
     return line

@@ -20,9 +20,9 @@ class ReportRoles:
     """
 
     plain: str = "dropout"
-    """The method in whose runs costs are counted; without it, the one that is cheapest to train."""
+    """The method that verdicts compare with, and in whose runs costs are counted."""
     reference: str = "falcon"
-    """The method that the paper's tests compare with every other; without it, the first."""
+    """The method that the paper's tests compare with every other; without it there are none."""
     ensemble: str = "ensemble"
     """The deep ensemble in whose members costs are counted, one with a setting ``size``."""
     paper: str = ""

@@ -28,12 +28,17 @@ class PaperTest:
 
 
 def reference_of(results: Results) -> str:
-    """Return the series that the paper's tests compare with the others, else the first."""
-    return results.series_of(results.roles.reference) or results.series[0]
+    """Return the series that the paper's tests compare with the others; empty if it is not here."""
+    return results.series_of(results.roles.reference) or ""
 
 
 def paper_tests(results: Results) -> tuple[PaperTest, ...]:
-    """Return the tests of the paper for which the study has data; a new one is a new entry."""
+    """Return the tests of the paper for which the study has data; a new one is a new entry.
+
+    A study without the reference method, or with it alone, has none of them.
+    """
+    if not reference_of(results) or len(results.series) < 2:
+        return ()
     lost = near_chance_levels(results)
     shifts = ", ".join(shift for shift, _ in lost)
     strong = tuple(at_level for at_level in _shift_levels(results) if at_level[1] in STRONG_LEVELS)
@@ -65,7 +70,7 @@ def paper_tests(results: Results) -> tuple[PaperTest, ...]:
             rank_sum,
         ),
     )
-    return tuple(test for test in tests if test.levels and len(results.series) > 1)
+    return tuple(test for test in tests if test.levels)
 
 
 def near_chance_levels(results: Results) -> tuple[ShiftLevel, ...]:

@@ -36,6 +36,7 @@ SCORE_COLUMNS = {
     "entropy": polars.Float64,
     "brier": polars.Float64,
 }
+INPUT_WORDS = {"image": "images", "text": "texts", "sequence": "sequences", "signal": "rows"}
 HISTORY_COLUMNS = {"epoch": polars.Int64, "term": polars.String, "value": polars.Float64}
 
 
@@ -95,6 +96,15 @@ class Results:
     def outliers(self) -> tuple[str, ...]:
         """Sets of examples of no known class."""
         return tuple(self.study.get("outliers") or ())
+
+    @cached_property
+    def inputs(self) -> str:
+        """What was tested, in a word: images, texts, sequences or rows; else examples."""
+        recorded = {run.record.get("inputs") for run in self.runs} - {None}
+        if not recorded and self.examples:
+            recorded = {"image"}  # older runs do not say, but only images have strips
+        kind = str(recorded.pop()) if len(recorded) == 1 else ""
+        return INPUT_WORDS.get(kind, "examples")
 
     @cached_property
     def roles(self) -> ReportRoles:

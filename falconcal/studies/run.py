@@ -131,6 +131,7 @@ def _run(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
     """Train, evaluate and store one run."""
     own, store = context.study.variant(run.variant), context.store
     origin = provenance()
+    origin["inputs"] = context.dataset.modality
     origin["resumed"] = store.has_checkpoint(run)  # the training time is then incomplete
     with store.writing(run) as folder:
         trained = _fit(context, run, method, reporter)

@@ -1,6 +1,7 @@
 """The summary in a narrow terminal: no name and no number is ever broken."""
 
 import io
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import polars
@@ -9,6 +10,8 @@ from rich.console import Console
 
 from falconcal.cli import terminal
 from falconcal.cli.narrow_tables import TableLayout, print_fitting
+from falconcal.cli.side_by_side_layouts import difference_layouts, metric_layouts
+from falconcal.evaluation.side_by_side import SideBySide, assess_together
 from falconcal.report import headline, load_results
 from falconcal.studies import find_study
 from tests.helpers.report_study import make_study
@@ -97,3 +100,27 @@ def test_what_names_hold_cannot_steer_the_terminal() -> None:
     text = printed("Summary", [TableLayout(["Method", "[b]x"], [["\x1b[31mred", "[red]1"]])], 80)
     assert "\x1b" not in text
     assert "[red]1" in text
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("layouts", [metric_layouts, difference_layouts])
+def test_names_of_files_stand_unbroken_in_80_columns(
+    count: int, layouts: Callable[[SideBySide], Iterable[TableLayout]]
+) -> None:
+    names = [f"predictions_of_a_network_with_a_long_name_{number}.csv" for number in range(count)]
+    labels = [0, 1] * 10
+    both = assess_together({name: ([[0.6, 0.4]] * 20, labels) for name in names})
+    text = printed("Title", list(layouts(both)), 80)
+    table, _, legend = text.partition("\n[1] ")
+    assert max(map(len, table.splitlines())) <= 80
+    for number, name in enumerate(names, start=1):
+        assert name in f"[1] {legend}"
+        assert number == 1 or f"[{number}]" in table
+
+
+def test_a_wide_terminal_has_the_names_and_all_figures() -> None:
+    both = assess_together({name: ([[0.6, 0.4]] * 20, [0, 1] * 10) for name in ("a.csv", "b.csv")})
+    text = printed("Title", list(difference_layouts(both)), 120)
+    assert "b.csv" in text
+    assert "[2]" not in text
+    assert "95 % interval" in text

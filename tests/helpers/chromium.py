@@ -98,7 +98,7 @@ class Page:
 
     def settle(self) -> None:
         """Wait until the figures are drawn, as wide as their containers are."""
-        fits = "!chart.clientWidth || chart.drawnWidth === chart.clientWidth"
+        fits = "!chart.checkVisibility() || chart.drawnWidth === chart.clientWidth"
         charts = f"{every('.chart')}.every((chart) => {fits})"
         self.wait(f"document.documentElement.dataset.drawn === 'all' && {charts}")
 

@@ -30,6 +30,7 @@ SECONDS: dict[str, list[float | None]] = {
     "falcon": [1200.0, 100.0],
     SLY: [10.0, None],
 }
+RANKED = ["falcon", "dropout", SLY]  # by the mean micro ECE
 OPACITY = "(mark) => Number(getComputedStyle(mark).opacity)"
 LINES = every("#ece-by-level .mark-line path")
 
@@ -80,6 +81,7 @@ def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lit_lines(page: Page) -> dict[str, bool]:
     """Return which methods' lines stand out in the figure of ECE by level."""
+    page.wait("document.documentElement.dataset.painted === 'all'")
     pairs = page.run(
         f"{LINES}.map((line) => [line.__data__.datum.series, ({OPACITY})(line) > 0.5])"
     )
@@ -156,7 +158,7 @@ def test_the_report_loads_in_peace_and_runs_no_text(page: Page, report: Path) ->
     assert page.requests == []
     assert page.run("window.ran") is None
     assert page.run("document.querySelector('h1').textContent") == TITLE
-    assert column(page, "#summary", 0) == list(SECONDS)
+    assert column(page, "#summary", 0) == RANKED
     undrawn = page.run(f"{every('.chart')}.filter((c) => !c.drawn).length")
     assert undrawn == 0
     legend = page.run(
@@ -171,11 +173,11 @@ def test_a_method_lights_up_everywhere_and_is_released(page: Page, report: Path)
     page.click("#ece-by-level .role-legend-label text")
     assert lit_lines(page) == {"dropout": True, "falcon": False, SLY: False}
     assert lit_rows(page) == ["dropout"]
-    page.click("#summary tbody tr:nth-child(2) td:nth-child(3)")
+    page.click("#summary tbody tr:nth-child(1) td:nth-child(3)")
     assert lit_lines(page) == {"dropout": True, "falcon": True, SLY: False}
     assert lit_rows(page) == ["dropout", "falcon"]
     pressed = f"{every('.bar [aria-pressed=true]')}.map((b) => b.textContent)"
-    assert page.run(pressed) == ["dropout", "falcon"]
+    assert page.run(pressed) == ["falcon", "dropout"]
     page.click(".bar .method")
     page.click("#summary tbody tr:nth-child(2) .method")
     assert set(lit_lines(page).values()) == {True}
@@ -187,6 +189,7 @@ def test_a_method_lights_up_everywhere_and_is_released(page: Page, report: Path)
 
 def test_every_figure_and_table_follows(page: Page, report: Path) -> None:
     page.open(report, "#lit=falcon")
+    page.wait("document.documentElement.dataset.painted === 'all'")
     dim = page.run(
         f"{every('.chart')}.filter((chart) => chart.marks.some("
         "([mark, methods]) => !methods.includes('falcon') && !mark.matches('.dim')))"
@@ -195,8 +198,7 @@ def test_every_figure_and_table_follows(page: Page, report: Path) -> None:
     assert dim == []
     figures = set(page.run(f"{every('.chart:has(.dim)')}.map((c) => c.id)"))
     assert {"method-against-method", "micro-ece-by-shift", "accuracy-by-level"} <= figures
-    assert {"training-history", "reliability-dropout"} <= figures
-    assert "reliability-falcon" not in figures
+    assert {"training-history", "reliability-by-shift", "confidence-against-accuracy"} <= figures
     # the ground of a panel and the diagonal of a diagram are nobody's
     grounds = every(".chart [aria-hidden=true] path, .chart [aria-hidden=true] line")
     assert page.run(f"{grounds}.length") > 0
@@ -219,13 +221,14 @@ def test_the_keyboard_lights_up_and_sorts(page: Page, report: Path) -> None:
     page.run("document.querySelector('.bar .all').focus()")
     page.page.keyboard.press("Tab")
     page.page.keyboard.press(" ")
-    assert lit_rows(page) == ["dropout"]
+    assert lit_rows(page) == ["falcon"]
     page.run("document.querySelector('#summary tbody .method').focus()")
     page.page.keyboard.press("Enter")
     assert lit_rows(page) == []
     page.run("document.querySelector('#summary th:nth-child(5) .sort').focus()")
     page.page.keyboard.press("Enter")
-    assert column(page, "#summary", 0) == ["falcon", "dropout", SLY]
+    page.page.keyboard.press("Enter")
+    assert column(page, "#summary", 0) == RANKED[::-1]
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
@@ -302,7 +305,7 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     page.wait(f"{steps} !== {json.dumps(before)}")
     page.wait(f"String({size}) === '2,2'")
     page.click(".bar .all")
-    assert column(page, "#explorer", 0) == list(SECONDS)
+    assert column(page, "#explorer", 0) == RANKED
     page.wait("document.querySelectorAll('#explorer-confidence .mark-line path').length === 3")
     page.wait("location.hash.includes('level=0')")
     assert page.complaints == []
@@ -341,16 +344,16 @@ def test_a_table_is_downloaded_as_csv(page: Page, report: Path) -> None:
     page.open(report)
     table = rows_of(
         page.download(
-            "#summary .tools .download", "digits-script-window-ran-true-script-summary.csv"
+            "#summary .tools .download", "digits-script-window-ran-true-script-every-method.csv"
         )
     )
-    assert [row["Method"] for row in table] == ["dropout", "falcon", f"'{SLY}"]
-    dropout = table[0]
+    assert [row["Method"] for row in table] == ["falcon", "dropout", f"'{SLY}"]
+    falcon, dropout, _ = table
     assert float(dropout["Mean micro ECE"]) == pytest.approx(0.21)
     assert float(dropout["Mean micro ECE, deviation"]) == pytest.approx(0.014)
     low, high = (float(dropout[f"Mean micro ECE, 95 % interval, {end}"]) for end in ("from", "to"))
     assert 0 <= low < high <= 1
-    assert float(table[1]["Training, s"]) == 650.0
+    assert float(falcon["Training, s"]) == 650.0
     assert table[2]["Training, deviation, s"] == ""
     page.run("document.querySelector('#comparison details').open = true")
     pair = rows_of(
@@ -427,9 +430,9 @@ def test_on_a_phone_a_list_sorts(page: Page, report: Path) -> None:
     page.settle()
     page.run(
         "(() => { const list = document.querySelector('#summary .chooser select');"
-        " list.value = '4 1'; list.dispatchEvent(new Event('change')); })()"
+        " list.value = '4 -1'; list.dispatchEvent(new Event('change')); })()"
     )
-    assert column(page, "#summary", 0) == ["falcon", "dropout", SLY]
+    assert column(page, "#summary", 0) == RANKED[::-1]
     assert page.run("document.querySelector('#summary .chooser').checkVisibility()")
     assert not page.run("document.querySelector('#summary .sort').checkVisibility()")
 
@@ -456,7 +459,7 @@ def test_on_paper_all_is_open_and_whole(page: Page, report: Path) -> None:
 def test_without_scripts_the_tables_are_there(browser: "Browser", report: Path) -> None:
     page = Page(browser, scripts=False)
     page.load(report)
-    assert column(page, "#summary", 0) == list(SECONDS)
+    assert column(page, "#summary", 0) == RANKED
     assert page.run("document.querySelector('noscript p').checkVisibility()")
     assert page.run(f"{every('#explorer, .bar, .tools')}.some((e) => e.checkVisibility())") is False
 

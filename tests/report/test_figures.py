@@ -159,13 +159,19 @@ def test_costs_by_hand(tmp_path: Path) -> None:
     assert (training["low"], training["high"]) == (2.0, 3.0)
 
 
-def test_without_an_ensemble_a_member_costs_what_the_plain_method_does(tmp_path: Path) -> None:
+def test_members_are_counted_only_where_the_study_has_an_ensemble(tmp_path: Path) -> None:
     results = load_results(costly(tmp_path, ("dropout", "falcon")))
     costs = known(costs_of(results))
-    assert (costs.member, costs.members, costs.ensemble) == (1.0, 5, None)
+    assert (costs.members, costs.ensemble) == (0, None)
     (table,) = cost_tables(results, costs)
-    assert table.rows[1][3:5] == ["2.50", "2.5 of 5"]
-    assert "The study has no ensemble" in table.note
+    measured = ["Training", "Times dropout", "Energy, about", "Measuring, times dropout"]
+    assert table.heading == ["Method", *measured]
+    assert table.rows[1] == ["falcon", "25.0 s", "2.50", "0.069 Wh", "1.25"]
+    assert "ember" not in table.note
+    drawn = json.dumps([figure.specification() for figure in cost_figures(
+        results, gather_evidence(results), costs
+    )])  # fmt: skip
+    assert "ensemble" not in drawn
 
 
 def test_without_the_plain_method_the_cheapest_is_the_unit(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_series_of_a_variant_is_named_after_both(study: Path) -> None:
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     study = make_study(tmp_path / "one", seeds=(0,))
     assert summary_table(study)["accuracy_deviation"].to_list() == [None, None]
-    assert "One seed each" in write_report(study).read_text()
+    assert "One seed per method" in write_report(study).read_text()
     assert "±" not in (study / "summary.md").read_text()
 
 
@@ -131,16 +131,15 @@ def test_study_without_selection_shifts(tmp_path: Path) -> None:
 def test_report_writes_page_summary_and_figures(written: Path) -> None:
     assert {file.name for file in (written / "figures").iterdir()} == {
         "accuracy-by-level.svg",
+        "confidence-against-accuracy.svg",
         "confidence-by-level.svg",
-        "confidence-distributions.svg",
         "cost-against-calibration.svg",
         "ece-by-level.svg",
         "entropy-by-level.svg",
         "method-against-method.svg",
         "micro-ece-by-shift.svg",
         "nll-by-level.svg",
-        "reliability-dropout.svg",
-        "reliability-falcon.svg",
+        "reliability-by-shift.svg",
         "training-cost.svg",
         "training-history.svg",
     }
@@ -190,7 +189,7 @@ def test_charts_on_the_page_are_json_without_examples(written: Path) -> None:
     text = (written / "report.html").read_text()
     found = re.findall(r'(?s)<script type="application/json" data-chart[^>]*>(.*?)</script>', text)
     specifications = [json.loads(specification) for specification in found]
-    assert len(specifications) == 13
+    assert len(specifications) == 12
     for specification in specifications:
         (values,) = specification["datasets"].values()
         assert 0 < len(values) < 200

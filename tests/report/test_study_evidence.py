@@ -22,7 +22,7 @@ from falconcal.evidence import (
 from falconcal.metrics.predictions import Scores
 from falconcal.report import summary_table, write_report
 from falconcal.report.charts.matrix import matrix_cells
-from falconcal.report.paper_tests import PaperTest, reference_of
+from falconcal.report.paper_tests import PaperTest, paper_tests, reference_of
 from falconcal.report.results import load_results
 from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
@@ -214,9 +214,10 @@ def test_a_test_may_ask_for_examples_of_no_known_class(
     assert set(table["shift"].drop_nulls()) == {"offset"}
 
 
-def test_without_falcon_the_first_method_is_the_reference(tmp_path: Path) -> None:
-    small = make_study(tmp_path / "study", ("dropout", "mixup"))
-    assert reference_of(load_results(small)) == "dropout"
+def test_without_the_reference_there_are_no_tests_of_the_paper(tmp_path: Path) -> None:
+    results = load_results(make_study(tmp_path / "study", ("dropout", "mixup")))
+    assert reference_of(results) == ""
+    assert paper_tests(results) == ()
 
 
 def test_the_study_says_which_method_is_the_reference(tmp_path: Path) -> None:
@@ -287,11 +288,13 @@ def test_the_matrix_is_the_same_both_ways_round(evidence: StudyEvidence) -> None
 
 def test_verdicts_name_the_better_method() -> None:
     row: EvidenceRow = {"figure": "accuracy", "first": "a", "second": "b", "p_holm": 0.01}
-    row |= {"value": 0.1, "low": 0.05, "high": 0.15}
+    row |= {"value": 0.1, "low": 0.05, "high": 0.15, "seeds": 2}
     assert verdict(row) == "a better"
     assert verdict(row | {"low": -0.15, "high": -0.05}) == "b better"
     assert verdict(row | {"figure": "clean_ece"}) == "b better"
     assert verdict(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
+    assert verdict(row | {"seeds": 1}) == "one seed"
+    assert verdict(row | {"seeds": 1, "p_holm": BEYOND_CHANCE}) == "within chance"
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
 
 

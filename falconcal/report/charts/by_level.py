@@ -11,19 +11,16 @@ import altair
 import polars
 
 from falconcal.drawing.layers import layered
-from falconcal.drawing.theme import COLOURS, SHAPES, cycled
-from falconcal.evaluation.under_shift import CLEAN
-from falconcal.metrics import BINS, METRICS, Metric
+from falconcal.drawing.theme import SHAPES, cycled
+from falconcal.metrics import METRICS, Metric
 from falconcal.report.charts.chart_data import (
     MEAN_OF_SHIFTS,
     history_curves,
     level_curves,
     pooled_curves,
-    reliability_bins,
 )
 from falconcal.report.charts.figure import (
     CHOSEN_ON,
-    PANEL_WIDTH,
     Figure,
     colour,
     grid,
@@ -85,7 +82,7 @@ def pooled_figure(results: Results) -> Figure:
     panel = layered(_spread_and_dots(results), table)
     header = altair.Header(title=None, labelOrient="top", labelAnchor="start")
     row = altair.Row("group:N", sort=PANEL_GROUPS, header=header)
-    chart = panel.properties(width=560, height=altair.Step(max(7, 15 - len(results.series)))).facet(
+    chart = panel.properties(width=560, height=altair.Step(max(4, 15 - len(results.series)))).facet(
         row=row, spacing=10
     )
     caption = (
@@ -93,7 +90,11 @@ def pooled_figure(results: Results) -> Figure:
         "the mean over seeds, each bar the range of the seeds. Lower is better."
     )
     return Figure(
-        "micro-ece-by-shift", caption, chart.resolve_scale(y="independent"), legend_width(results)
+        "micro-ece-by-shift",
+        caption,
+        chart.resolve_scale(y="independent"),
+        legend_width(results),
+        by_method=True,
     )
 
 
@@ -104,6 +105,7 @@ def level_figure(results: Results, quantity: Quantity) -> Figure:
         f"{quantity.caption} {LEVELS} {SEEDS}",
         level_chart(results, quantity, results.series),
         legend_width(results),
+        by_method=True,
     )
 
 
@@ -144,19 +146,12 @@ def _history_figure(results: Results, table: polars.DataFrame) -> Figure:
         f"of its own. {SEEDS}"
     )
     return Figure(
-        "training-history", caption, chart.resolve_scale(y="independent"), legend_width(results)
+        "training-history",
+        caption,
+        chart.resolve_scale(y="independent"),
+        legend_width(results),
+        by_method=True,
     )
-
-
-def reliability_figures(results: Results) -> list[Figure]:
-    """Reliability diagrams, one figure per series: clean data, then every shift pooled."""
-    table = reliability_bins(results).join(
-        _headings(results), on=["series", "shift"], how="left", maintain_order="left"
-    )
-    return [
-        _reliability_figure(results, series, table.filter(polars.col("series") == series), name)
-        for series, name in file_names(results.series).items()
-    ]
 
 
 def file_names(labels: Iterable[str]) -> dict[str, str]:
@@ -219,78 +214,3 @@ def _spread_and_dots(results: Results) -> list[altair.Chart]:
         tooltip=tooltip(["series", "shift"], "micro ECE"),
     )
     return [spread, dots]
-
-
-def _headings(results: Results) -> polars.DataFrame:
-    """Return the words over each diagram: the ECE that the tables give for the same examples."""
-    clean = results.rows.filter(polars.col("shift") == CLEAN, polars.col("metric") == "ece")
-    means = clean.group_by("series", "shift").agg(polars.col("value").mean().alias("mean"))
-    pooled = pooled_curves(results, "micro_ece").select("series", "shift", "mean")
-    rows = polars.concat([means, pooled]).drop_nulls()
-    words = [f"{shift}, ECE {mean:.3f}" for _, shift, mean in rows.rows()]
-    return rows.select("series", "shift", polars.Series("panel", words, polars.String))
-
-
-def _reliability_figure(
-    results: Results, series: str, table: polars.DataFrame, name: str
-) -> Figure:
-    table = marked(results, table).with_columns(
-        (polars.col("counts") / polars.col("counts").sum().over("shift")).alias("share"),
-        polars.format("{} to {}", polars.col("bin") / BINS, (polars.col("bin") + 1) / BINS).alias(
-            "range"
-        ),
-    )
-    ink = cycled(COLOURS, len(results.series))[results.series.index(series)]
-    panel = layered([tint(), *_diagram(series, ink)], table)
-    headings = dict(table.select("shift", "panel").unique().rows())
-    shown = [shift for shift in (CLEAN, *results.shifts) if shift in headings]
-    order = {headings[shift]: shift in results.selection_shifts for shift in shown}
-    caption = (
-        f"{series}: accuracy against confidence in {BINS} bins, seeds pooled; each shift holds all "
-        "its levels. On the dashed diagonal confidence is accuracy; below it the model is "
-        "overconfident. The area of a dot is the bin's share of the examples."
-    )
-    chart = grid(panel, "panel", order, height=PANEL_WIDTH)
-    return Figure(f"reliability-{name}", caption, chart, 75, square=True)
-
-
-def _diagram(series: str, ink: str) -> list[altair.Chart]:
-    unit, axis = altair.Scale(domain=[-0.04, 1.04]), altair.Axis(format=".1f", values=[0, 0.5, 1])
-    base = altair.Chart().encode(
-        x=altair.X("confidence:Q", title="confidence", scale=unit, axis=axis),
-        y=altair.Y("accuracy:Q", title="accuracy", scale=unit, axis=axis),
-    )
-    gaps = base.mark_rule(color=ink, strokeWidth=4, opacity=0.3).encode(y2="confidence:Q")
-    line = base.mark_line(color=ink, strokeWidth=1.5)
-    return [_diagonal(), gaps, line, _dots(base, series, ink)]
-
-
-def _dots(base: altair.Chart, series: str, ink: str) -> altair.Chart:
-    legend = altair.Legend(values=[0.01, 0.1, 0.5, 1.0], format="~%", symbolFillColor=ink)
-    size = altair.Size(
-        "share:Q",
-        title=f"{series}: share of examples",
-        scale=altair.Scale(domain=[0, 1], range=[4, 500]),
-        legend=legend,
-    )
-    hints = [
-        altair.Tooltip("shift:N"),
-        altair.Tooltip("range:N", title="confidences"),
-        altair.Tooltip("counts:Q", title="examples", format=",d"),
-        altair.Tooltip("share:Q", title="share", format=".1%"),
-        altair.Tooltip("confidence:Q", title="mean confidence", format=".3f"),
-        altair.Tooltip("accuracy:Q", title="accuracy", format=".3f"),
-    ]
-    dots: altair.Chart = base.mark_circle(color=ink, opacity=0.85).encode(size=size, tooltip=hints)
-    return dots
-
-
-def _diagonal() -> altair.Chart:
-    first = altair.Chart().transform_filter("datum.first")
-    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5, aria=False).encode(
-        x=altair.value(0),
-        y=altair.value("height"),
-        x2=altair.value("width"),
-        y2=altair.value(0),
-    )
-    return line

@@ -13,6 +13,7 @@ from falconcal.report.charts.figure import (
     grid,
     legend_width,
 )
+from falconcal.report.ranking import ranked_series
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.costs import EVALUATION, TRAINING, Costs
@@ -30,16 +31,17 @@ def cost_figures(results: Results, evidence: StudyEvidence, costs: Costs | None)
 
 def cost_figure(results: Results, costs: Costs) -> Figure:
     """Training and measuring in multiples of the plain method, one row per method."""
-    whole = costs.member * costs.members
-    in_training = polars.col("phase") == TRAINING
-    marks = _panels(costs).with_columns(
-        polars.lit(1.0).alias("one"), polars.when(in_training).then(whole).alias("ensemble")
-    )
-    chart = _side_by_side(layered(_costs(results), marks), ROW_HEIGHT * len(results.series))
+    marks = _panels(costs).with_columns(polars.lit(1.0).alias("one"))
+    if costs.ensemble:
+        in_training = polars.col("phase") == TRAINING
+        whole = polars.when(in_training).then(costs.member * costs.members)
+        marks = marks.with_columns(whole.alias("ensemble"))
+    layers = _costs(results, has_ensemble=costs.ensemble is not None)
+    chart = _side_by_side(layered(layers, marks), ROW_HEIGHT * len(results.series))
+    dotted = f"Dotted: {costs.ensemble}, {costs.members} members. " if costs.ensemble else ""
     caption = (
         f"What a run costs in runs of {costs.plain}, dashed; a line is the range of the seeds. "
-        f"Dotted: the training of {costs.ensemble or 'an ensemble'}, {costs.members} members. "
-        "The scale is logarithmic."
+        f"{dotted}The scale is logarithmic."
     )
     return Figure("training-cost", caption, chart, 75, cells=NAMED_ROWS)
 
@@ -49,12 +51,16 @@ def calibration_figure(results: Results, evidence: StudyEvidence, costs: Costs) 
     panel = layered(_scatter(results, costs), calibration_costs(evidence, _panels(costs)))
     caption = (
         "Mean micro-averaged ECE over the tested shifts, with its 95 % interval over examples, "
-        f"against cost in runs of {costs.plain}, on a logarithmic scale. The nearer a method is "
-        "to the lower left corner, the more calibration it gives for its cost."
+        f"against cost in runs of {costs.plain}, on a logarithmic scale. Best is the lower left."
     )
     chart = _side_by_side(panel, SCATTER_HEIGHT)
     return Figure(
-        "cost-against-calibration", caption, chart, legend_width(results), cells=NAMED_ROWS
+        "cost-against-calibration",
+        caption,
+        chart,
+        legend_width(results),
+        cells=NAMED_ROWS,
+        by_method=True,
     )
 
 
@@ -79,10 +85,12 @@ def _side_by_side(panel: altair.LayerChart, height: int) -> altair.FacetChart:
     return wide
 
 
-def _costs(results: Results) -> list[altair.Chart]:
+def _costs(results: Results, *, has_ensemble: bool) -> list[altair.Chart]:
     names = altair.Axis(grid=False, ticks=False, labelLimit=120, labelOverlap=False)
     base = altair.Chart().encode(
-        y=altair.Y("series:N", title=None, axis=names, scale=altair.Scale(domain=results.series)),
+        y=altair.Y(
+            "series:N", title=None, axis=names, scale=altair.Scale(domain=ranked_series(results))
+        ),
         color=colour(results, "circle").legend(None),
     )
     rule = altair.Chart().mark_rule(strokeWidth=1)
@@ -90,7 +98,7 @@ def _costs(results: Results) -> list[altair.Chart]:
     one = rule.mark_rule(strokeDash=[4, 3], opacity=0.6).encode(x=_cost("one:Q"))
     line = base.mark_rule(strokeWidth=2, opacity=0.6).encode(x="low:Q", x2="high:Q")
     dots = base.mark_circle(size=60, opacity=1).encode(x="mean:Q", tooltip=_tooltip())
-    return [one, ensemble, line, dots]
+    return [one, *([ensemble] if has_ensemble else []), line, dots]
 
 
 def _scatter(results: Results, costs: Costs) -> list[altair.Chart]:

@@ -13,6 +13,7 @@ from falconcal.drawing.layers import layered
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.report.charts.figure import NAMED_ROWS, ROW_HEIGHT, Figure, colour, grid
 from falconcal.report.paper_tests import NEAR_RANDOM, ShiftLevel, near_chance_levels
+from falconcal.report.ranking import ranked_series
 from falconcal.report.results import Results, class_count, explaining_read_errors, open_scores
 from falconcal.report.tables.comparison_tables import ComparisonTable
 from falconcal.report.tables.headline_columns import NOT_KNOWN
@@ -106,6 +107,12 @@ def _number(row: dict[str, float] | None, name: str) -> str:
     return NOT_KNOWN if row is None else f"{row[name]:.3f}"
 
 
+def distribution_figures(results: Results) -> list[Figure]:
+    """Return the figure; none where the study has clean data to show alone."""
+    found = distributions(results)
+    return [distribution_figure(results, found)] if found["group"].n_unique() > 1 else []
+
+
 def distribution_figure(results: Results, table: polars.DataFrame) -> Figure:
     """Boxes of confidence, one panel per group of examples, one row per method."""
     medians = polars.Series("text", [f"{median:.2f}" for median in table["median"]], polars.String)
@@ -125,7 +132,9 @@ def _layers(results: Results) -> list[altair.Chart]:
     axis = altair.Axis(values=[0, 0.5, 1], format="~g")
     names = altair.Axis(grid=False, ticks=False, labelLimit=120, labelOverlap=False)
     base = altair.Chart().encode(
-        y=altair.Y("series:N", title=None, axis=names, scale=altair.Scale(domain=results.series)),
+        y=altair.Y(
+            "series:N", title=None, axis=names, scale=altair.Scale(domain=ranked_series(results))
+        ),
         color=colour(results, "square").legend(None),
     )
     line = base.mark_rule(strokeWidth=1.5, opacity=0.7).encode(

@@ -31,6 +31,7 @@ class Figure:
     legend_width: int  # of one entry, in pixels
     square: bool = False  # panels stay so
     cells: int = 0  # across a panel, if numbers stand in them and need room
+    by_method: bool = False  # whether its legend names all methods, as the page's bar does
 
     def specification(self) -> dict[str, Any]:
         """Return the Vega-Lite specification in the house style, ready for JSON."""
@@ -45,6 +46,7 @@ class Figure:
             "legendWidth": self.legend_width,
             "square": self.square,
             "cells": self.cells,
+            "byMethod": self.by_method,
         }
         return specification
 
@@ -109,9 +111,7 @@ def lines(
     # many bands over each other would hide the lines
     opacity = 0.18 if len(shown) <= 4 else 0.08
     band = base.mark_area(opacity=opacity).encode(y=altair.Y("low:Q", title=title), y2="high:Q")
-    line = base.mark_line(strokeWidth=1.8).encode(
-        y=y.title(title), strokeDash=_dash(results, shown)
-    )
+    line = base.mark_line(strokeWidth=1.8).encode(y=y.title(title), strokeDash=dash(results, shown))
     hover = base.mark_circle(size=HOVER_SIZE, opacity=0).encode(y=y, tooltip=tooltip)
     return [band, line, hover]
 
@@ -133,6 +133,15 @@ def tint() -> altair.Chart:
         y2=altair.value("height"),
     )
     return ground
+
+
+def diagonal() -> altair.Chart:
+    """Return the line of a square panel on which confidence is accuracy."""
+    first = altair.Chart().transform_filter("datum.first")
+    line: altair.Chart = first.mark_rule(strokeDash=[4, 3], opacity=0.5, aria=False).encode(
+        x=altair.value(0), y=altair.value("height"), x2=altair.value("width"), y2=altair.value(0)
+    )
+    return line
 
 
 def tooltip(keys: list[str], title: str, style: str = ".3f") -> list[altair.Tooltip]:
@@ -162,7 +171,8 @@ def _noted_label(order: dict[str, bool]) -> str:
     return f"indexof({noted}, datum.label) < 0 ? datum.label : [datum.label, '{CHOSEN_ON}']"
 
 
-def _dash(results: Results, shown: Sequence[str]) -> altair.StrokeDash:
+def dash(results: Results, shown: Sequence[str]) -> altair.StrokeDash:
+    """Return the dashes of the series, which say the same as the colours."""
     series = list(results.series)
     scale = altair.Scale(domain=series, range=cycled(DASHES, len(series)))
     legend = altair.Legend(symbolType="stroke", symbolSize=400, values=list(shown))

@@ -6,24 +6,19 @@ import polars
 from falconcal.drawing.layers import layered
 from falconcal.drawing.theme import COLOURS
 from falconcal.report.charts.figure import PANEL_WIDTH, Figure, grid
+from falconcal.report.outcomes import ONE_SEED, WITHIN_CHANCE, outcome, turned
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import BEYOND_CHANCE, EvidenceRow, StudyEvidence
-from falconcal.report.tables.comparison_tables import (
-    HEADINGS,
-    WITHIN_CHANCE,
-    corrected_chance,
-    first_is_better,
-    verdict,
-)
+from falconcal.report.tables.comparison_tables import HEADINGS, corrected_chance
 
-VERDICTS = {"row better": COLOURS[0], "row worse": COLOURS[1], WITHIN_CHANCE: "transparent"}
+COLOURED = {"row better": COLOURS[0], "row worse": COLOURS[1]}
 MATRIX_CELL_WIDTH, MATRIX_CELL_HEIGHT = 46, 26
 MAX_SIDE_BY_SIDE = 3  # methods whose matrices fit side by side; the page's script knows it too
 CAPTION = (
     "The figure of the method in the row less that of the method in the column, on the same "
-    f"examples. Coloured where the difference is beyond chance (p below {BEYOND_CHANCE}, paired "
-    "bootstrap, Holm's correction over all pairs of a figure), the stronger the larger it is among "
-    "the differences of its figure. Accuracy is better higher, ECE lower."
+    f"examples; coloured where that is beyond chance (p below {BEYOND_CHANCE} after Holm's "
+    "correction, several seeds), the stronger the larger it is. Accuracy is better higher, ECE "
+    "lower."
 )
 
 
@@ -36,27 +31,19 @@ def matrix_figures(results: Results, evidence: StudyEvidence) -> list[Figure]:
 def matrix_cells(evidence: StudyEvidence) -> polars.DataFrame:
     """Return a cell for each figure and each two methods, both ways round."""
     rows = evidence.table.filter(kind="difference").to_dicts()
-    sides = [side for row in rows for side in (row, _turned(row))]
+    sides = [side for row in rows for side in (row, turned(row))]
     cells = polars.DataFrame([_cell(side, evidence.resamples) for side in sides])
     if cells.is_empty():
         return cells
     strength = polars.col("difference").abs() / polars.col("difference").abs().max().over("figure")
-    coloured = polars.col("verdict") != WITHIN_CHANCE
+    coloured = polars.col("verdict").is_in(list(COLOURED))
     return cells.with_columns(
         polars.when(coloured).then(0.15 + 0.6 * strength).otherwise(0.0).alias("opacity")
     )
 
 
-def _turned(row: EvidenceRow) -> EvidenceRow:
-    """Return the same comparison seen from the second method."""
-    changed = {name: -float(row[name] or 0) for name in ("value", "low", "high")}
-    bounds = {"low": changed["high"], "high": changed["low"]}
-    return {**row, **changed, **bounds, "first": row["second"], "second": row["first"]}
-
-
 def _cell(row: EvidenceRow, resamples: int) -> EvidenceRow:
-    better = "row better" if first_is_better(row) else "row worse"
-    difference = float(row["value"] or 0)
+    found, difference = outcome(row), float(row["value"] or 0)
     return {
         "figure": HEADINGS[str(row["figure"])],
         "row": row["first"],
@@ -66,14 +53,16 @@ def _cell(row: EvidenceRow, resamples: int) -> EvidenceRow:
         "high": row["high"],
         "p": row["p_holm"],
         "chance": corrected_chance(row, resamples),
-        "verdict": WITHIN_CHANCE if verdict(row) == WITHIN_CHANCE else better,
+        "verdict": f"row {found}" if f"row {found}" in COLOURED else found,
         "label": f"{difference:+.3f}".replace("0.", ".", 1),
     }
 
 
 def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
     methods = len(results.series)
-    panel = layered(_layers(list(results.series)), table)
+    seen = set(table["verdict"])
+    verdicts = [name for name in (*COLOURED, WITHIN_CHANCE, ONE_SEED) if name in seen]
+    panel = layered(_layers(list(results.series), verdicts), table)
     figures = dict.fromkeys(table["figure"], False)
     chart = grid(panel, "figure", figures, height=MATRIX_CELL_HEIGHT * methods)
     chart.columns = len(figures) if methods <= MAX_SIDE_BY_SIDE else 2
@@ -82,7 +71,7 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
     return Figure("method-against-method", CAPTION, chart, 180, cells=methods)
 
 
-def _layers(series: list[str]) -> list[altair.Chart]:
+def _layers(series: list[str], verdicts: list[str]) -> list[altair.Chart]:
     scale, axis = altair.Scale(domain=series), altair.Axis(grid=False, labelLimit=110, ticks=False)
     upright = altair.Axis(
         grid=False, labelLimit=110, ticks=False, labelAngle=-40, labelOverlap=False
@@ -95,7 +84,9 @@ def _layers(series: list[str]) -> list[altair.Chart]:
         color=altair.Color(
             "verdict:N",
             title=None,
-            scale=altair.Scale(domain=list(VERDICTS), range=list(VERDICTS.values())),
+            scale=altair.Scale(
+                domain=verdicts, range=[COLOURED.get(name, "transparent") for name in verdicts]
+            ),
             legend=altair.Legend(symbolType="square", symbolStrokeColor="currentColor"),
         ),
         fillOpacity=altair.FillOpacity("opacity:Q", scale=None),

@@ -11,6 +11,7 @@ from falconcal.drawing.theme import COLOURS, cycled
 from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.metrics import BINS
 from falconcal.report.confidence_cells import CONFIDENCE_CELLS, confidence_cells
+from falconcal.report.ranking import first_shown, group_of, ranked_series, telling_level
 from falconcal.report.results import Results
 
 EXPLORER_DIGITS = 4
@@ -18,7 +19,7 @@ SeriesLevel = tuple[str, str, int]  # series, shift, level
 
 
 def explorer_data(results: Results) -> dict[str, Any]:
-    """Return every level of every shift for every series, ready for JSON.
+    """Return every level of every shift for every series, ready for JSON, and what is shown first.
 
     The clean data, level 0 of all shifts, stands once for each series; after it come the shifts in
     the order of the page and, last, the sets of outliers.
@@ -26,10 +27,16 @@ def explorer_data(results: Results) -> dict[str, Any]:
     by_level = _level_cells(confidence_cells(results))
     levels = _levels(by_level)
     shifts = [shift for shift in (*results.shifts, *results.outliers) if shift in levels]
+    shift, level = telling_level(results)
     return {
         "bins": BINS,
         "cells": CONFIDENCE_CELLS,
+        "inputs": results.inputs,
         "series": list(results.series),
+        "ranked": ranked_series(results),
+        "first": first_shown(results),
+        "groups": {series: group_of(results, series) for series in results.series},
+        "start": {"shift": shift, "level": level},
         "colours": cycled(COLOURS, len(results.series)),
         "shifts": [_shift(results, shift, levels[shift]) for shift in shifts],
         "clean": [by_level.get((series, CLEAN, 0)) for series in results.series],

@@ -11,6 +11,8 @@ import jinja2
 import polars
 from markupsafe import Markup
 
+from falconcal.evaluation.under_shift import CLEAN
+from falconcal.metrics.metric import Better
 from falconcal.report.charts.by_level import (
     ACCURACY,
     CONFIDENCE,
@@ -20,17 +22,17 @@ from falconcal.report.charts.by_level import (
     history_figures,
     level_figure,
     pooled_figure,
-    reliability_figures,
 )
 from falconcal.report.charts.cost_charts import cost_figures
 from falconcal.report.charts.distributions import (
-    distribution_figure,
+    distribution_figures,
     distribution_note,
     distribution_tables,
     distributions,
 )
 from falconcal.report.charts.engine import scripts
 from falconcal.report.charts.figure import CHOSEN_ON, Figure
+from falconcal.report.charts.headline_chart import headline_figure
 from falconcal.report.charts.matrix import matrix_figures
 from falconcal.report.charts.outlier_charts import (
     OUTLIER_COLUMNS,
@@ -39,15 +41,18 @@ from falconcal.report.charts.outlier_charts import (
     outlier_tables,
 )
 from falconcal.report.charts.recalibration_charts import recalibration_figures
+from falconcal.report.charts.reliability_figures import reliability_figure
 from falconcal.report.charts.variant_charts import variant_figures
+from falconcal.report.outcomes import ONE_SEED_NOTE, rests_on_one_seed
 from falconcal.report.pages.explorer import explorer_data
+from falconcal.report.ranking import MANY, first_shown, ranked_series
 from falconcal.report.results import Results, StoredRun
 from falconcal.report.study_evidence import StudyEvidence
+from falconcal.report.tables.best_cells import BEFORE_FIGURES, best_of_columns
 from falconcal.report.tables.comparison_tables import (
     DIFFERENCES_NOTE,
     difference_tables,
     interval_texts,
-    intervals_note,
     test_tables,
     tests_note,
 )
@@ -66,6 +71,7 @@ from falconcal.report.tables.summary import (
     summary_cells,
     tested_shift_rows,
 )
+from falconcal.report.verdicts import answer, compared_with, verdicts
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -81,10 +87,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Cell:
-    """Text with smaller text below it."""
+    """Text with smaller text below it, whether it is the best, and which values are better."""
 
     text: str
-    below: str
+    below: str = ""
+    best: bool = False
+    better: Better | None = None
 
 
 @dataclass(frozen=True)
@@ -93,11 +101,14 @@ class HtmlTable:
 
     heading: list[str]
     rows: Sequence[Sequence[str | Cell]]
+    better: Sequence[Better | None] = ()  # which values of each column are better, where known
 
 
 def sections(results: Results, evidence: StudyEvidence) -> list[Section]:
     """Return all figures in the order of the page."""
     return [
+        Section("verdict", "Verdict", [headline_figure(results)]),
+        Section("reliability", "Reliability, methods side by side", [reliability_figure(results)]),
         Section("comparison", "Method against method", matrix_figures(results, evidence)),
         Section("variants", "Variants", variant_figures(results)),
         Section("shifts", "Calibration of each shift", [pooled_figure(results)]),
@@ -112,10 +123,9 @@ def sections(results: Results, evidence: StudyEvidence) -> list[Section]:
         Section(
             "outside",
             "In domain and truly out of distribution",
-            [distribution_figure(results, distributions(results))],
+            distribution_figures(results),
         ),
         Section("outliers", "Outliers", outlier_figures(results)),
-        Section("reliability", "Reliability diagrams", reliability_figures(results)),
         Section("cost", "Cost", cost_figures(results, evidence, costs_of(results))),
         Section("history", "Training", history_figures(results)),
     ]
@@ -129,8 +139,16 @@ def render(
         "report.html.jinja",
         results=results,
         sections={part.anchor: part for part in parts},
-        headline=_headline(summary, evidence),
-        intervals_note=intervals_note(evidence),
+        tested=_tested_count(results),
+        answer=answer(results, summary, evidence),
+        verdicts=verdicts(results, summary, evidence),
+        compared_with=compared_with(results),
+        first_shown=first_shown(results),
+        many=len(results.series) > MANY,
+        one_seed=rests_on_one_seed(evidence),
+        one_seed_note=ONE_SEED_NOTE,
+        headline=_headline(results, summary, evidence),
+        resamples=evidence.resamples,
         difference_tables=difference_tables(evidence),
         differences_note=DIFFERENCES_NOTE,
         test_tables=test_tables(evidence),
@@ -199,20 +217,31 @@ def _bundle() -> Markup:
     return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
-def _headline(summary: polars.DataFrame, evidence: StudyEvidence) -> HtmlTable:
-    """Return the headline table, the interval of each figure below it."""
+def _headline(results: Results, summary: polars.DataFrame, evidence: StudyEvidence) -> HtmlTable:
+    """Return the headline table, ranked: the interval of each figure below it, the best marked."""
     heading, rows = summary_cells(summary, HEADLINE)
-    names, bounds = [column.name for column in HEADLINE], interval_texts(evidence)
-    cells = [
-        [series, seeds, *(_over(text, bounds.get((series, name))) for name, text in figures)]
-        for series, seeds, *texts in rows
-        for figures in [list(zip(names, texts, strict=True))]
-    ]
-    return HtmlTable(heading, cells)
+    order = ranked_series(results)
+    rows.sort(key=lambda row: order.index(row[0]))
+    best, bounds = best_of_columns(rows, HEADLINE), interval_texts(evidence)
+    cells: list[list[str | Cell]] = []
+    for row, texts in enumerate(rows):
+        named = enumerate(texts[BEFORE_FIGURES:], start=BEFORE_FIGURES)
+        below = [bounds.get((texts[0], column.name), "") for column in HEADLINE]
+        figures = [
+            Cell(text, interval, (row, place) in best)
+            for (place, text), interval in zip(named, below, strict=True)
+        ]
+        cells.append([*texts[:BEFORE_FIGURES], *figures])
+    better = [*[None] * BEFORE_FIGURES, *(column.better for column in HEADLINE)]
+    return HtmlTable(heading, cells, better)
 
 
-def _over(text: str, below: str | None) -> str | Cell:
-    return text if below is None else Cell(text, below)
+def _tested_count(results: Results) -> str:
+    """Return how many examples were tested and what they are, such as "450 test images"."""
+    if "examples" not in results.rows.columns:
+        return f"test {results.inputs}"
+    (number,) = results.rows.filter(shift=CLEAN).select(polars.col("examples").max()).row(0)
+    return f"{number:,} test {results.inputs}"
 
 
 def _metric_table(results: Results) -> HtmlTable:
@@ -220,14 +249,26 @@ def _metric_table(results: Results) -> HtmlTable:
         [heading, *(Cell(clean, f"shifted {shifted}") for clean, shifted in cells)]
         for heading, cells in means_by_metric(results).items()
     ]
-    return HtmlTable(["Metric", *results.series], rows)
+    return _readable(results, HtmlTable(["Metric", *results.series], rows))
 
 
 def _shift_table(results: Results) -> HtmlTable:
-    rows = tested_shift_rows(results)
+    rows: list[list[str | Cell]] = [list(row) for row in tested_shift_rows(results)]
     for name, *figures in shift_rows(results, results.selection_shifts):
         rows.append([f"{name} ({CHOSEN_ON})", *figures])
-    return HtmlTable(["Shift", *results.series], rows)
+    return _readable(results, HtmlTable(["Shift", *results.series], rows))
+
+
+def _readable(results: Results, table: HtmlTable) -> HtmlTable:
+    """Return a table with one column per method, or, of many methods, with one row per method."""
+    if len(results.series) <= MANY:
+        return table
+    places = {name: place for place, name in enumerate(table.heading)}
+    names = [str(row[0]) for row in table.rows]
+    rows: list[list[str | Cell]] = [
+        [series, *(row[places[series]] for row in table.rows)] for series in ranked_series(results)
+    ]
+    return HtmlTable(["Method", *names], rows)
 
 
 def _settings(results: Results, series: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from falconcal.metrics import BINS, METRICS
 from falconcal.report.charts.engine import DrawingError, not_drawn
 from falconcal.report.charts.figure import Figure, drawn
 from falconcal.report.charts.score_charts import bins_words, reliability_table, score_figures
-from falconcal.report.pages.report_page import HtmlTable, render_template
+from falconcal.report.pages.report_page import Cell, HtmlTable, render_template
 
 NO_INTERVAL = "-"
 MOST_CLASSES = 50  # named on the page
@@ -28,9 +28,9 @@ def write_score_page(
 ) -> Path:
     """Write ``metrics.json``, ``figures/*.svg`` and ``score.html`` of one set of predictions.
 
-    The page opens with the verdict in words and the reliability diagram. The numbers are written
-    before anything is drawn; a drawing that fails leaves an older page and its figures as they
-    were.
+    The page has the verdict in words, the picture, the table and the details, in this order. The
+    numbers are written before anything is drawn; a drawing that fails leaves an older page and its
+    figures as they were.
 
     Args:
         found: What ``falconcal.assess`` returned.
@@ -85,10 +85,11 @@ def _page(
         source=readable(source),
         title=readable(title),
         classes=[readable(name) for name in classes[:MOST_CLASSES]],
-        reliability=figures[:1],
-        figures_=figures[1:],
+        pictures=figures[:2],
+        risk=figures[2:3],
+        group_figures=figures[3:],
         bins=bins_words(found),
-        metrics=HtmlTable(["Metric", "Value", "95 % interval"], metric_rows(found)),
+        metrics=HtmlTable(["Metric", "Value", "95 % interval"], _with_arrows(metric_rows(found))),
         notes=interval_notes(found),
         meanings={name: METRICS[name].summary for name in found.metrics},
         bins_table=_bins_table(found),
@@ -124,6 +125,12 @@ def metric_rows(found: Assessment) -> list[list[str]]:
     for coverage, share in found.accuracy_at_coverage.items():
         rows.append([f"accuracy at coverage {coverage}", f"{share:.4f}", NO_INTERVAL])
     return rows
+
+
+def _with_arrows(rows: list[list[str]]) -> list[list[str | Cell]]:
+    """Return the rows with an arrow where higher or lower values of a metric are better."""
+    better = {name: metric.better for name, metric in METRICS.items()}
+    return [[name, Cell(value, better=better.get(name)), *more] for name, value, *more in rows]
 
 
 def group_rows(found: Assessment, most: int) -> list[list[str]]:

@@ -11,13 +11,15 @@ from falconcal.evaluation.side_by_side import SideBySide
 from falconcal.metrics import METRICS
 from falconcal.report.charts.figure import Figure
 from falconcal.report.charts.score_charts import reliability_figure
-from falconcal.report.pages.report_page import HtmlTable, render_template
+from falconcal.report.pages.report_page import Cell, HtmlTable, render_template
 from falconcal.report.pages.score_page import (
     interval_notes,
     value_words,
     write_numbers_and_page,
 )
+from falconcal.report.tables.best_cells import best_of
 
+SIDES = ("better", "worse")
 DIFFERENCE_HEADING = ["File", "Metric", "Difference", "95 % interval", "p", "In words"]
 
 
@@ -77,6 +79,29 @@ def metric_columns(both: SideBySide) -> tuple[list[str], list[list[str]]]:
     return ["Metric", *map(readable, both.assessments)], rows
 
 
+def compared_words(both: SideBySide, name: str) -> list[str]:
+    """Return in what one set is better and worse than the first; nothing for the first itself."""
+    rows = [row for row in both.differences if row.name == name]
+    if not rows:
+        return []
+    named = {words: [row.metric for row in rows if row.words.startswith(words)] for words in SIDES}
+    told = [f"{words} in {', '.join(metrics)}" for words, metrics in named.items() if metrics]
+    return [f"Compared with {readable(both.reference)}: {'; '.join(told) or 'no difference'}."]
+
+
+def _metric_table(both: SideBySide) -> HtmlTable:
+    """Return the metrics, the best set of each marked."""
+    heading, rows = metric_columns(both)
+    cells: list[list[str | Cell]] = []
+    for row, (name, *texts) in enumerate(rows):
+        values = {(row, place): text for place, text in enumerate(texts)}
+        best = best_of(values, METRICS[name].better)
+        cells.append(
+            [name, *(Cell(text, best=(row, place) in best) for (_, place), text in values.items())]
+        )
+    return HtmlTable(heading, cells)
+
+
 def _all(both: SideBySide) -> list[Assessment]:
     return list(both.assessments.values())
 
@@ -102,7 +127,8 @@ def _page(both: SideBySide, figures: list[Figure], title: str, sources: Sequence
     sentences = []
     for name, one in both.assessments.items():
         first, *others = one.sentences
-        sentences.append([f"{readable(name)}: {first}", " ".join(others)])
+        words = " ".join([*others, *compared_words(both, name)])
+        sentences.append([f"{readable(name)}: {first}", words])
     return render_template(
         "side_by_side.html.jinja",
         title=readable(title),
@@ -112,7 +138,7 @@ def _page(both: SideBySide, figures: list[Figure], title: str, sources: Sequence
         reference=readable(both.reference),
         reliability=figures,
         differences=HtmlTable(DIFFERENCE_HEADING, difference_rows(both)),
-        metrics=HtmlTable(*metric_columns(both)),
+        metrics=_metric_table(both),
         notes=interval_notes(_all(both)[0]),
         version=falconcal.__version__,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars
 
+from falconcal.report.outcomes import FEWEST_SEEDS, outcome
 from falconcal.report.study_evidence import (
     BEYOND_CHANCE,
     COMPARED,
@@ -15,14 +16,13 @@ from falconcal.report.study_evidence import (
 from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, Column
 
 HEADINGS = {column.name: column.heading for column in HEADLINE}
-BETTER = {column.name: column.better for column in HEADLINE}
-WITHIN_CHANCE = "within chance"
 DIFFERENCES_NOTE = (
     "The first less the second, both on the same examples, with its 95 % interval; the share is "
     "the difference over the second's figure. An ECE is biased upwards: the interval says where "
     "the difference of the true errors lies, and the difference seen may lie outside. p is the "
     "two-sided p-value of the paired bootstrap, p (Holm) the same corrected for the number of "
-    f"pairs. A verdict needs p (Holm) below {BEYOND_CHANCE} and follows the side of the interval. "
+    f"pairs. A verdict needs p (Holm) below {BEYOND_CHANCE} and at least {FEWEST_SEEDS} "
+    "seeds of both methods, and follows the side of the interval. "
     'A p-value with "at most" is the smallest that the resamples can show: the true one may be far '
     "smaller, and the interval says how strong the evidence is."
 )
@@ -112,15 +112,9 @@ def test_tables(evidence: StudyEvidence) -> list[ComparisonTable]:
 
 def verdict(row: EvidenceRow) -> str:
     """Name the better of two methods, if the difference is beyond chance."""
-    if float(row["p_holm"] or 0) >= BEYOND_CHANCE:
-        return WITHIN_CHANCE
-    return f"{row['first'] if first_is_better(row) else row['second']} better"
-
-
-def first_is_better(row: EvidenceRow) -> bool:
-    """Return which side the interval is on; the difference seen has the bias of both in it."""
-    higher = float(row["low"] or 0) + float(row["high"] or 0) > 0
-    return higher == (BETTER[str(row["figure"])] == "higher")
+    found = outcome(row)
+    named = {"better": row["first"], "worse": row["second"]}
+    return f"{named[found]} better" if found in named else found
 
 
 def chance(p_value: float) -> str:

@@ -1,4 +1,4 @@
-"""What training and measuring cost: in trainings of a plain network, in members of an ensemble.
+"""What training and measuring cost: in trainings of a plain network, and of an ensemble's members.
 
 The paper counts the carbon that its method saves in networks of a deep ensemble, whose cost grows
 with their number. Here the members are counted in seconds that were measured.
@@ -13,7 +13,6 @@ from falconcal.report.results import Results, StoredRun
 from falconcal.report.tables.comparison_tables import ComparisonTable
 from falconcal.report.tables.headline_columns import NOT_KNOWN
 
-MEMBERS = 5  # of a deep ensemble, as in the paper, where the study has none
 WATTS = 10  # of a busy core with its share of the machine: an assumption, and named as one
 TRAINING, EVALUATION = "training", "evaluation"
 
@@ -24,7 +23,7 @@ class Costs:
 
     table: polars.DataFrame
     plain: str  # the series with a cost of 1
-    members: int  # of an ensemble
+    members: int  # of the study's ensemble; 0 without one
     member: float  # what the training of one costs, in trainings of the plain series
     ensemble: str | None  # the series of the ensemble, if the study has one
     processors: bool  # whether seconds are those of processors, else of the clock
@@ -53,7 +52,8 @@ def cost_tables(results: Results, costs: Costs | None) -> list[ComparisonTable]:
     """Return the table of costs, one row per method; empty where nothing was recorded."""
     if costs is None:
         return []
-    heading = ["Method", "Training", f"Times {costs.plain}", "Members", "Members saved"]
+    heading = ["Method", "Training", f"Times {costs.plain}"]
+    heading += ["Members", "Members saved"] if costs.ensemble else []
     heading += ["Energy, about", f"Measuring, times {costs.plain}"]
     rows = costs.table.to_dicts()
     phases = {(row["series"], row["phase"]): row for row in rows}
@@ -73,19 +73,16 @@ def cost_tables(results: Results, costs: Costs | None) -> list[ComparisonTable]:
 def cost_note(costs: Costs) -> str:
     """Say what was measured, what is assumed, and what a member is."""
     kind = "Processor seconds" if costs.processors else "Seconds by the clock"
-    if costs.ensemble:
-        member = f"A member is one of the {costs.members} networks of {costs.ensemble}"
-    else:
-        member = (
-            f"The study has no ensemble: a member is taken to cost what {costs.plain} does, "
-            f"and there are {costs.members} of them, as in the paper"
-        )
+    member = (
+        f"A member is one of the {costs.members} networks of {costs.ensemble}; saved are those "
+        "that the training does not cost. "
+        if costs.ensemble
+        else ""
+    )
     return (
-        f"{kind} of one training run, means over seeds, as run.json has them. {member}; saved "
-        "are those members of a whole ensemble that the training does not cost. Energy assumes "
-        f"{WATTS} W for a busy core, which was not measured: only its ratios, those of the "
-        "seconds, are known. Measuring is all predictions of the study, including the making "
-        "of shifted inputs, which is the same for all methods."
+        f"{kind} of one training run, means over seeds. {member}Energy assumes {WATTS} W for a "
+        "busy core, which was not measured. Measuring is all predictions of the study, with the "
+        "making of shifted inputs."
     )
 
 
@@ -93,13 +90,13 @@ def _cells(
     costs: Costs, series: str, training: dict[str, float], evaluation: dict[str, float]
 ) -> list[str]:
     members = training["mean"] / costs.member
+    saved = round(costs.members - members, 1) + 0.0  # never -0.0
     energy = f"{training['seconds'] * WATTS / 3600:,.2g} Wh" if costs.processors else NOT_KNOWN
     return [
         series,
         f"{training['seconds']:,.1f} s",
         f"{training['mean']:.2f}",
-        f"{members:.2f}",
-        f"{round(costs.members - members, 1) + 0.0:.1f} of {costs.members}",  # never -0.0
+        *([f"{members:.2f}", f"{saved:.1f} of {costs.members}"] if costs.ensemble else []),
         energy,
         f"{evaluation['mean']:.2f}",
     ]
@@ -129,11 +126,11 @@ def _plain(results: Results, table: polars.DataFrame) -> str:
 
 
 def _ensemble(results: Results) -> tuple[str | None, int]:
-    """Return the study's deep ensemble and its size, or none and the paper's size."""
+    """Return the study's deep ensemble and its size; none and 0 where it has none."""
     series = results.series_of(results.roles.ensemble)
     sizes = {_size(run) for run in results.runs if run.series == series}
     size = sizes.pop() if len(sizes) == 1 else None
-    return (None, MEMBERS) if size is None else (series, size)
+    return (None, 0) if size is None else (series, size)
 
 
 def _size(run: StoredRun) -> int | None:

@@ -1,12 +1,12 @@
 """Tables for a paper: LaTeX and Markdown of the same cells, the best of each column in bold."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from falconcal.io.atomic import write_text
 from falconcal.report.results import Results, load_results
-from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN
+from falconcal.report.tables.best_cells import Marks, best_of_columns, lowest_of_rows
+from falconcal.report.tables.headline_columns import HEADLINE
 from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
 from falconcal.report.tables.paper_values import NOTE, paper_cells
 from falconcal.report.tables.summary import (
@@ -32,9 +32,6 @@ SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
-
-CellIndex = tuple[int, int]  # row and column
-Marks = frozenset[CellIndex]
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def tables(results: Results) -> list[PaperTable]:
     summary = make_summary(results)
     heading, rows = summary_cells(summary, HEADLINE)
     title = results.title
-    found = [PaperTable("headline", title, heading, rows, _best_of_columns(rows))]
+    found = [PaperTable("headline", title, heading, rows, best_of_columns(rows, HEADLINE))]
     beside = paper_cells(results, summary)
     if beside[1]:
         found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
@@ -91,43 +88,12 @@ def tables(results: Results) -> list[PaperTable]:
     if has_kin(results, results.tested_shifts):
         caption += f". {KIN_NOTE}"
     found.append(
-        PaperTable("shifts", caption, ["Shift", *results.series], shifts, _lowest_of_rows(shifts))
+        PaperTable("shifts", caption, ["Shift", *results.series], shifts, lowest_of_rows(shifts))
     )
     kin = kin_cells(results)
     if kin[1]:
         found.append(PaperTable("kin", f"{title}: {KIN_TITLE}. {kin_note(results)}", *kin))
     return found
-
-
-def _best_of_columns(rows: list[list[str]]) -> Marks:
-    """Mark the best of each figure; a confidence or a time has no best."""
-    marks: Marks = frozenset()
-    for number, column in enumerate(HEADLINE, start=2):  # after the method and its seeds
-        cells = {(row, number): texts[number] for row, texts in enumerate(rows)}
-        if column.better is not None:
-            marks |= _best(cells, max if column.better == "higher" else min)
-    return marks
-
-
-def _lowest_of_rows(rows: list[list[str]]) -> Marks:
-    marks: Marks = frozenset()
-    for row, (_, *texts) in enumerate(rows):
-        marks |= _best({(row, number): text for number, text in enumerate(texts, start=1)}, min)
-    return marks
-
-
-def _best(cells: dict[CellIndex, str], pick: Callable[[Iterable[float]], float]) -> Marks:
-    """Return the positions of the best of several figures; a single one is not marked."""
-    values = {cell: value for cell, text in cells.items() for value in _number(text)}
-    if len(values) < 2:
-        return frozenset()
-    best = pick(values.values())
-    return frozenset(cell for cell, value in values.items() if value == best)
-
-
-def _number(cell: str) -> list[float]:
-    """Return the mean that a cell shows, or nothing."""
-    return [] if cell == NOT_KNOWN else [float(cell.split()[0].replace(",", ""))]
 
 
 def _latex(table: PaperTable) -> str:

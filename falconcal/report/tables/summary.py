@@ -17,6 +17,7 @@ from falconcal.report.charts.distributions import (
     distributions,
 )
 from falconcal.report.charts.outlier_charts import OUTLIER_COLUMNS, OUTLIERS_NOTE, outlier_tables
+from falconcal.report.outcomes import ONE_SEED_NOTE, rests_on_one_seed
 from falconcal.report.results import Results
 from falconcal.report.study_evidence import StudyEvidence
 from falconcal.report.tables.comparison_tables import (
@@ -41,6 +42,7 @@ from falconcal.report.tables.kin_tables import (
 )
 from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
 from falconcal.report.tables.paper_values import paper_cells
+from falconcal.report.verdicts import answer, verdicts
 
 RUN_KEYS = ["variant", "method", "series", "seed"]
 DEVIATION_SUFFIX = "_deviation"
@@ -67,15 +69,16 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
     parts = [
         f"# {_plain(results.title)}",
         *(_plain(note) for note in results.notes),
+        *_verdict(results, summary, evidence),
         markdown_table(*summary_cells(summary, HEADLINE)),
-        seeds_note(summary),
+        ONE_SEED_NOTE if rests_on_one_seed(evidence) else seeds_note(summary),
         _column_meanings(HEADLINE),
         READING,
         *_beside_paper(results, summary),
         "## 95 % intervals",
         markdown_table(*interval_cells(evidence, HEADLINE)),
         intervals_note(evidence),
-        *_verdicts(evidence),
+        *_comparisons(evidence),
         "## Micro-averaged ECE of each tested shift",
         markdown_table(["Shift", *results.series], tested_shift_rows(results)),
         *_kin(results),
@@ -88,6 +91,13 @@ def markdown(results: Results, summary: polars.DataFrame, evidence: StudyEvidenc
     for table in cost_tables(results, costs_of(results)):
         parts += ["## Cost", _plain(table.note), markdown_table(table.heading, table.rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _verdict(results: Results, summary: polars.DataFrame, evidence: StudyEvidence) -> list[str]:
+    """Return the answer and one line per method, the best first."""
+    found = verdicts(results, summary, evidence)
+    lines = "\n".join(f"- **{_plain(one.series)}**: {_plain(one.words)}" for one in found)
+    return [f"**{_plain(answer(results, summary, evidence))}**", lines]
 
 
 def _outliers(results: Results, evidence: StudyEvidence) -> list[str]:
@@ -248,7 +258,7 @@ def _beside_paper(results: Results, summary: polars.DataFrame) -> list[str]:
     return ["## Beside the paper", markdown_table(heading, rows), PUBLISHED_NOTE]
 
 
-def _verdicts(evidence: StudyEvidence) -> list[str]:
+def _comparisons(evidence: StudyEvidence) -> list[str]:
     """Return the comparisons of methods; a study of one method has none."""
     kinds = [
         ("## Method against method", difference_tables(evidence), DIFFERENCES_NOTE),

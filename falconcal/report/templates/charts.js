@@ -20,11 +20,19 @@ function sized(specification, width, correction) {
   // numbers that would run into each other are left to the tooltip and the table
   if (cells && panel / cells < CELL) copy.spec.layer = copy.spec.layer.filter((layer) => layer.mark.type !== "text");
   if (copy.usermeta.square) copy.spec.height = panel;
+  if (copy.usermeta.byMethod && many) dropLegends(copy.spec.layer);
   copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
   // a heading wider than its panel would push the panels apart
   copy.config.header.labelLimit = panel + 12;
   if (width < NARROW) Object.assign(copy.config.header, { labelFontSize: 10, labelFontWeight: 500 });
   return copy;
+}
+
+// of many methods the bar at the top is the legend of all figures
+function dropLegends(layers) {
+  for (const { encoding = {} } of layers) {
+    for (const channel of Object.values(encoding)) if (channel.field === "series" && channel.legend) channel.legend = null;
+  }
 }
 
 async function draw(place, specification) {
@@ -41,6 +49,8 @@ async function draw(place, specification) {
     if (left >= 0 && left < 8) break;
     correction += left;
   }
+  // a group without marks has nothing to say, and no name to say it by
+  place.querySelectorAll("g[role]:empty").forEach((group) => group.removeAttribute("role"));
   place.drawnWidth = width;
 }
 
@@ -58,11 +68,27 @@ function drawAll() {
   drawing = drawing.then(drawEach);
 }
 
+function distance(place) {
+  const { top, bottom } = place.getBoundingClientRect();
+  return Math.max(0, top - innerHeight, -bottom);
+}
+
+// the nearest figure that is not drawn as wide as its place; hidden ones wait until they are seen
+function nextToDraw() {
+  const left = charts.filter(({ place }) => place.checkVisibility() && place.drawnWidth !== place.clientWidth);
+  return left.sort((one, other) => distance(one.place) - distance(other.place))[0];
+}
+
+// clicks and scrolling come in between
+const pause = () => new Promise((done) => { setTimeout(done); });
+
+const nextFrame = () => new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); });
+
 async function drawEach() {
-  for (const { place, specification } of charts) {
-    if (!place.clientWidth || place.drawnWidth === place.clientWidth) continue;
-    await draw(place, specification);
-    afterDrawing.forEach((follow) => follow(place));
+  for (let chart = nextToDraw(); chart; chart = nextToDraw()) {
+    await draw(chart.place, chart.specification);
+    afterDrawing.forEach((follow) => follow(chart.place));
+    await pause();
   }
   document.documentElement.dataset.drawn = "all";
 }

@@ -2,13 +2,17 @@
 
 const KINDS = { tested: "Tested", selection: "Used to choose settings", outliers: "Outliers" };
 
-// what is shown: the chosen shift and level, or else the first shift at its strongest
+// what is shown: the chosen shift and level, or else the ones at which the methods differ most
 function explored() {
-  const found = explorer.shifts.findIndex((shift) => shift.name === chosen.shift);
-  const place = Math.max(0, found);
+  const { start } = explorer;
+  const placeOf = (name) => explorer.shifts.findIndex((shift) => shift.name === name);
+  const found = placeOf(chosen.shift);
+  const place = found < 0 ? Math.max(0, placeOf(start.shift)) : found;
   const shift = explorer.shifts[place];
-  const level = shift.levels.indexOf(Number(chosen.level || NaN));
-  return { shift, place, step: level < 0 ? shift.levels.length - 1 : level };
+  const steps = [chosen.level, shift.name === start.shift ? start.level : ""].map((level) => (
+    shift.levels.indexOf(level === "" ? NaN : Number(level))));
+  const step = steps.find((one) => one >= 0);
+  return { shift, place, step: step === undefined ? shift.levels.length - 1 : step };
 }
 
 function rungOf(method, { shift, place, step }) {
@@ -17,7 +21,10 @@ function rungOf(method, { shift, place, step }) {
 }
 
 function shownRungs(where) {
-  const shown = series.map((name, method) => ({ name, method, rung: rungOf(method, where) }));
+  const shown = explorer.ranked.map((name) => {
+    const method = series.indexOf(name);
+    return { name, method, rung: rungOf(method, where) };
+  });
   return shown.filter(({ name, rung }) => rung && !isDim([name]));
 }
 
@@ -48,7 +55,7 @@ function panelOf(layer, square) {
   const { config } = charts[0].specification;
   const facet = { field: "all", type: "nominal", header: { title: null, labels: false } };
   const spec = { width: 300, height: 260, layer };
-  return { data: { name: "explored", values: [] }, facet, columns: 1, spec, config, usermeta: { legendWidth: 75, square, cells: 0 } };
+  return { data: { name: "explored", values: [] }, facet, columns: 1, spec, config, usermeta: { legendWidth: 75, square, cells: 0, byMethod: true } };
 }
 
 const inkOfSeries = () => ({
@@ -67,11 +74,11 @@ function reliabilityChart() {
     color: inkOfSeries(),
   };
   const size = { field: "share", type: "quantitative", legend: null, scale: { domain: [0, 1], range: [12, 500] } };
-  const tooltip = [told("series", "method"), told("counts", "examples", ",d"), told("confidence", "mean confidence", ".3f"), told("accuracy", "accuracy", ".3f")];
+  const tooltip = [told("series", "method"), told("counts", explorer.inputs, ",d"), told("confidence", "mean confidence", ".3f"), told("accuracy", "accuracy", ".3f")];
   return panelOf([
     {
       transform: [{ filter: "datum.first" }],
-      mark: { type: "rule", strokeDash: [4, 3], opacity: 0.5 },
+      mark: { type: "rule", strokeDash: [4, 3], opacity: 0.5, aria: false },
       encoding: { x: { datum: 0 }, y: { datum: 0 }, x2: { datum: 1 }, y2: { datum: 1 } },
     },
     { mark: { type: "line", strokeWidth: 1.8 }, encoding },
@@ -82,7 +89,7 @@ function reliabilityChart() {
 function confidenceChart() {
   const encoding = {
     x: { field: "from", type: "quantitative", title: "confidence", axis: { format: ".1f", values: [0, 0.2, 0.4, 0.6, 0.8, 1] }, scale: { domain: [0, 1] } },
-    y: { field: "share", type: "quantitative", title: "share of examples", axis: { format: "~%", tickCount: 5 } },
+    y: { field: "share", type: "quantitative", title: `share of ${explorer.inputs}`, axis: { format: "~%", tickCount: 5 } },
     color: inkOfSeries(),
   };
   const tooltip = [told("series", "method"), told("from", "confidence above", ".2f"), told("share", "share", ".1%")];
@@ -177,8 +184,13 @@ function startExplorer() {
     const shown = shownRungs(where);
     showControls(where);
     showPictures(where);
-    showRows(diagram, reliabilityRows(shown));
-    showRows(histogram, confidenceRows(shown));
+    const showFigures = () => {
+      const latest = shownRungs(explored());
+      showRows(diagram, reliabilityRows(latest));
+      showRows(histogram, confidenceRows(latest));
+    };
+    if (distance(diagram.place) > 0) nextFrame().then(showFigures); // out of sight
+    else showFigures();
     document.getElementById("explorer-diagram").hidden = where.shift.kind === "outliers";
     showTable(shown);
   });

@@ -1,20 +1,25 @@
 // What the reader chose: highlighted ("lit") methods, a shift, a level. The address carries it, so that
-// a link keeps it.
+// a link keeps it. Of many methods a few are lit at first; an empty "lit" in the address takes that back.
 
 const explorer = carried("explorer-data"); // none on the page of one set of predictions
 const series = explorer ? explorer.series : [];
-const chosen = { lit: new Set(), shift: "", level: "" };
+const few = explorer ? explorer.first : []; // lit at first, where there are many methods
+const many = few.length > 0;
+const chosen = { lit: new Set(few), shift: "", level: "" };
 const afterChoosing = []; // functions that show what is chosen
 
 function readAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
-  chosen.lit = new Set(words.getAll("lit").filter((name) => series.includes(name)));
+  const named = words.has("lit") ? words.getAll("lit") : few;
+  chosen.lit = new Set(named.filter((name) => series.includes(name)));
   chosen.shift = words.get("shift") || "";
   chosen.level = words.get("level") || "";
 }
 
 function writeAddress() {
-  const words = new URLSearchParams(Array.from(chosen.lit, (name) => ["lit", name]));
+  const asAtFirst = String([...chosen.lit]) === String(few);
+  const named = many && !chosen.lit.size ? [""] : [...chosen.lit];
+  const words = new URLSearchParams(asAtFirst ? [] : named.map((name) => ["lit", name]));
   for (const name of ["shift", "level"]) if (chosen[name]) words.append(name, chosen[name]);
   const fragment = String(words);
   history.replaceState(null, "", location.href.split("#")[0] + (fragment && `#${fragment}`));
@@ -82,6 +87,24 @@ function paintMarks(place) {
   (place.marks || []).forEach(([element, methods]) => paint(element, methods));
 }
 
+let painting = 0;
+
+// what is seen at once, the figures further away one by one after it is shown
+async function paintCharts() {
+  painting += 1;
+  const mine = painting;
+  document.documentElement.dataset.painted = "not yet";
+  const away = charts.filter(({ place }) => distance(place) > 0);
+  charts.filter((chart) => !away.includes(chart)).forEach(({ place }) => paintMarks(place));
+  await nextFrame();
+  for (const { place } of away) {
+    await pause();
+    if (painting !== mine) return; // another choice came meanwhile
+    paintMarks(place);
+  }
+  document.documentElement.dataset.painted = "all";
+}
+
 function addLegendClicks({ place }) {
   place.addEventListener("click", ({ target }) => {
     if (inLegend(target)) methodsOfMark(target).forEach(toggle);
@@ -133,14 +156,37 @@ function makeBar() {
   bar.setAttribute("aria-label", "Methods to highlight");
   const all = made("button", { type: "button", className: "all", textContent: "all" });
   all.addEventListener("click", () => choose({ lit: new Set() }));
-  bar.append(all, ...series.map((name, place) => {
-    const button = made("button", { type: "button", className: "method", textContent: name });
-    button.dataset.method = name;
-    button.style.setProperty("--ink-of-method", explorer.colours[place]);
-    button.addEventListener("click", () => toggle(name));
-    return button;
-  }));
+  if (many) bar.append(makeFilter());
+  bar.append(all);
+  for (const group of new Set(explorer.ranked.map((name) => explorer.groups[name]))) {
+    const names = explorer.ranked.filter((name) => explorer.groups[name] === group);
+    if (many) bar.append(made("span", { className: "group", textContent: group.split(",")[0] }));
+    bar.append(...names.map(methodButton));
+  }
   return bar;
+}
+
+function methodButton(name) {
+  const button = made("button", { type: "button", className: "method", textContent: name });
+  button.dataset.method = name;
+  button.style.setProperty("--ink-of-method", explorer.colours[series.indexOf(name)]);
+  button.addEventListener("click", () => toggle(name));
+  return button;
+}
+
+// many methods: only those whose names hold the words stay in the bar and in the tables
+function makeFilter() {
+  const filter = made("input", { type: "search", placeholder: "Filter methods" });
+  filter.setAttribute("aria-label", "Filter methods by name");
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase().split(/\s+/);
+    const left = new Set(series.filter((name) => words.every((word) => name.toLowerCase().includes(word))));
+    document.querySelectorAll(".bar .method").forEach((button) => { button.hidden = !left.has(button.dataset.method); });
+    ofMethods.filter(([place]) => place.matches("tr")).forEach(([row, names]) => {
+      row.hidden = !names.some((name) => left.has(name));
+    });
+  });
+  return filter;
 }
 
 function showPressed() {
@@ -159,9 +205,12 @@ function revealLit(bar) {
   if (left < bar.scrollLeft || past > bar.scrollLeft) bar.scrollLeft = past + bar.clientWidth / 3;
 }
 
+const ofMethods = []; // rows, cells and sentences, and which methods they are about
+
 function startSelection() {
-  const places = Array.from(document.querySelectorAll(".scroll > table")).flatMap(gatherCells);
-  addRowClicks(places);
+  ofMethods.push(...Array.from(document.querySelectorAll(".scroll > table")).flatMap(gatherCells));
+  addRowClicks(ofMethods);
+  ofMethods.push(...Array.from(document.querySelectorAll("li[data-series]"), (item) => [item, [item.dataset.series]]));
   const bar = makeBar();
   document.querySelector("header").after(bar);
   charts.forEach(addLegendClicks);
@@ -169,8 +218,8 @@ function startSelection() {
   afterChoosing.push(
     showPressed,
     () => revealLit(bar),
-    () => charts.forEach(({ place }) => paintMarks(place)),
-    () => places.forEach(([element, methods]) => paint(element, methods)),
+    paintCharts,
+    () => ofMethods.forEach(([element, methods]) => paint(element, methods)),
   );
   window.addEventListener("hashchange", () => { readAddress(); showChosen(); });
 }

@@ -5,10 +5,10 @@ const NONE = new Set(["", "-", "n/a"]);
 const LAST = new Set([...NONE, "none"]); // "none" may also be a name, so that a file keeps it
 const alphabet = new Intl.Collator("en", { numeric: true });
 
-// the text of a cell without what stands below it
+// the text of a cell without what stands below it, and without the arrow that says what is better
 function textOf(cell) {
   const copy = cell.cloneNode(true);
-  copy.querySelectorAll("small").forEach((small) => small.remove());
+  copy.querySelectorAll("small, .direction").forEach((aside) => aside.remove());
   return copy.textContent.trim();
 }
 
@@ -58,9 +58,9 @@ function makeSortable(table) {
   table.asGiven = Array.from(table.tBodies[0].rows);
   table.sorted = AS_GIVEN;
   Array.from(table.tHead.rows[0].cells).forEach((cell, column) => {
-    const button = made("button", { type: "button", className: "sort", textContent: cell.textContent });
+    const button = made("button", { type: "button", className: "sort", textContent: textOf(cell) });
     button.addEventListener("click", () => sortNext(table, column));
-    cell.replaceChildren(button);
+    cell.replaceChildren(button, ...cell.querySelectorAll(".direction"));
   });
 }
 
@@ -70,7 +70,7 @@ function makeChooser(table) {
   chooser.append(made("option", { value: "", textContent: "as given" }));
   Array.from(table.tHead.rows[0].cells).forEach((cell, column) => {
     for (const [direction, words] of [[1, "rising"], [-1, "falling"]]) {
-      const textContent = `${cell.textContent}, ${words}`;
+      const textContent = `${textOf(cell)}, ${words}`;
       chooser.append(made("option", { value: `${column} ${direction}`, textContent }));
     }
   });
@@ -181,11 +181,11 @@ function addTools(table) {
 
 document.querySelectorAll(".scroll > table").forEach(addTools);
 
-// all rows, beside the first table
+// all rows, beside the table of every method
 function addRows(text) {
   const button = made("button", { type: "button", className: "download", textContent: "Download all rows as CSV" });
   button.addEventListener("click", () => download(fileName(`${document.title} rows`), csvAgain(text)));
-  document.querySelector(".tools").append(button);
+  document.querySelector("#summary .tools").append(button);
 }
 
 const allRows = carried("rows-csv");
