@@ -47,7 +47,7 @@ class Line:
     @property
     def label_at(self) -> tuple[float, float]:
         """Where the words stand, above the line or below it."""
-        beside = 24 if self.label_below else -14
+        beside = 24 if self.label_below else -20
         return LEFT + WIDTH, up(self.shares[LABELS]) + beside
 
 

@@ -131,6 +131,8 @@ def test_what_the_decision_page_says_of_each_case() -> None:
     assert best[MILD] == "temperature"
     assert error(MILD, "temperature") < error(MILD, "plain")
     assert best[GAS] == "falcon"
+    assert error(FAR, "temperature") > error(FAR, "plain")  # on the page why.md
+    assert error(FAR, "shift_temperature") <= error(FAR, "falcon_shift_temperature")
     digits = {name: readme.macro_ece(TABLE[next(iter(TABLE))], name) for name in readme.COLUMNS}
     known = {name: value for name, value in digits.items() if value is not None}
     assert min(known, key=known.__getitem__) == "falcon_shift_temperature"
