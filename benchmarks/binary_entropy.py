@@ -32,7 +32,8 @@ from benchmarks.estimator_defaults import examples
 from benchmarks.pages import write_between
 from falconcal import SHIFTS, Examples, FalconClassifier, ShiftTemperature
 from falconcal.evaluation import score_under_shift
-from falconcal.evaluation.under_shift import CLEAN, scores_by_level
+from falconcal.evaluation.score_rows import scores_by_level
+from falconcal.evaluation.under_shift import CLEAN
 from falconcal.methods.falcon import TWO_CLASS_WEIGHT
 from falconcal.metrics import accuracy, expected_calibration_error, micro_ece
 from falconcal.shifts.sensor_faults import sensor_shifts

@@ -23,7 +23,7 @@ from benchmarks.pages import PAGES, ROOT, put_between
 from falconcal.cli.progress import make_progress
 from falconcal.io.atomic import write_text
 from falconcal.studies import find_study
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 
 PAGE, RESULTS = PAGES / "digits_methods.md", ROOT / "results" / "digits_methods"
 FIGURES = ("accuracy", "clean_ece", "micro_ece", "macro_ece", "training", "prediction")
@@ -44,7 +44,7 @@ def main() -> None:
     if not arguments.page:
         with make_progress(Console()) as progress:
             study = find_study("digits_methods", [f"seeds={arguments.seeds}"])
-            failed = run_study(study, arguments.run, progress, arguments.methods)
+            failed = do_runs(study, arguments.run, progress, arguments.methods)
         assert not failed, failed
     if (arguments.run / "rows.parquet").exists():
         keep(arguments.run)

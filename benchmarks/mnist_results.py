@@ -22,7 +22,7 @@ from benchmarks import mnist_trials as trials
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import PAGES, ROOT, render
 from falconcal.data.subsets import sample_indices
-from falconcal.evaluation.under_shift import scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
 from falconcal.io.trial_rows import best_of
 from falconcal.report.charts.outlier_charts import confidence_of_classes
 from falconcal.report.results import Results, load_results

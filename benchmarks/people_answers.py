@@ -21,7 +21,7 @@ from benchmarks.natural_shifts import KEPT
 from benchmarks.pages import PAGES, render, table
 from benchmarks.pretrained_networks import CALIBRATORS, RAW, WEIGHTS, file_of
 from falconcal.data.sets.cifar10h import human_answers
-from falconcal.evaluation.under_shift import scores_by_level
+from falconcal.evaluation.score_rows import scores_by_level
 from falconcal.metrics import Scores, expected_calibration_error, signed_gap
 
 FILE = KEPT / "cifar10h.json"

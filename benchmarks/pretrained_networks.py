@@ -42,7 +42,7 @@ from falconcal.data import PREDICTION_BATCH_SIZE, Dataset, Part
 from falconcal.data.locations import data_folder
 from falconcal.data.subsets import select
 from falconcal.evaluation import score_together, scores_to_rows
-from falconcal.evaluation.under_shift import scores_by_level
+from falconcal.evaluation.score_rows import scores_by_level
 from falconcal.recalibration import Calibrator
 from falconcal.shifts import Shift, affine_shifts
 

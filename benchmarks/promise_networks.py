@@ -23,7 +23,7 @@ import polars
 
 from benchmarks.pages import PAGES, ROOT, render, table
 from benchmarks.promise import AFFINE, CORRUPTIONS, KIN, TURNS
-from falconcal.evaluation.under_shift import scores_by_level
+from falconcal.evaluation.score_rows import scores_by_level
 from falconcal.evidence.pooled import drawn_counts, shift_draws
 from falconcal.report.results import Results, StoredRun, load_results, open_scores
 

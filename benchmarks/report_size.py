@@ -25,7 +25,8 @@ import torch
 
 from benchmarks.pages import write_between
 from falconcal import Predictions
-from falconcal.evaluation.under_shift import CLEAN, scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import CLEAN
 from falconcal.report import write_report
 
 CLASSES = 10

@@ -79,14 +79,14 @@ def recalibrate(
     )
     settings = _settings(perturbed, outliers, changes)
     try:
-        given = LabelledFiles(data, train, drifted, fewest)
+        given = GivenFiles(data, train, drifted, fewest)
         _recalibrate(model, out, method, given, settings, stated, trust)
     except UserError as error:  # all of it is about what was given
         raise UsageError(str(error)) from None
 
 
 @dataclass(frozen=True)
-class LabelledFiles:
+class GivenFiles:
     """The labelled data that were given, and how many examples each class needs."""
 
     data: Path
@@ -99,7 +99,7 @@ def _recalibrate(
     model: str,
     out: Path,
     method: str,
-    given: LabelledFiles,
+    given: GivenFiles,
     settings: dict[str, Any],
     stated: "Stated",
     trust: "Trust",

@@ -148,14 +148,14 @@ def _run(
 ) -> dict["RunKey", str]:
     from falconcal.cli.progress import make_progress
     from falconcal.integrations.tensorboard import with_tensorboard
-    from falconcal.studies.runner import run_study
+    from falconcal.studies.runner import do_runs
 
     try:
         with (
             make_progress(output) as progress,
             with_tensorboard(progress, directory, tensorboard) as on_event,
         ):
-            return run_study(study, directory, on_event, methods, variants, executor, measure_later)
+            return do_runs(study, directory, on_event, methods, variants, executor, measure_later)
     except KeyboardInterrupt:
         if should_print_error():
             _print_how_to_resume(directory)

@@ -21,7 +21,7 @@ from falconcal.report.results import Results
 from falconcal.studies import find_study
 from falconcal.studies.events import Event
 from falconcal.studies.executors.local_workers import local_executor
-from falconcal.studies.runner import run_study as do_runs
+from falconcal.studies.runner import do_runs
 
 Announce = Callable[[str], None]
 

@@ -15,7 +15,7 @@ import polars
 
 from falconcal.core import distributed
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
 from falconcal.io.output_folder import RunKey
 from falconcal.studies.events import Event, EventHandler
 from falconcal.studies.reference import REFERENCE_RUN

@@ -56,7 +56,7 @@ def rotate(images: Tensor, strengths: Tensor) -> Tensor:
     return _warped(images, angles.cos(), -angles.sin(), angles.sin(), angles.cos())
 
 
-def shear(images: Tensor, strengths: Tensor) -> Tensor:
+def sheared(images: Tensor, strengths: Tensor) -> Tensor:
     """Slant rows by up to 0.3."""
     one, none = torch.ones_like(strengths), torch.zeros_like(strengths)
     return _warped(images, one, SLANT * strengths, none, one)
@@ -69,7 +69,7 @@ def translate(images: Tensor, strengths: Tensor) -> Tensor:
 
 
 PLAIN_OPERATIONS: tuple[Operation, ...] = (autocontrast, equalise, posterise, solarise)
-GEOMETRIC_OPERATIONS: tuple[Operation, ...] = (rotate, shear, translate)
+GEOMETRIC_OPERATIONS: tuple[Operation, ...] = (rotate, sheared, translate)
 
 
 def _warped(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falconcal.models.resnet import Block, draw_he
+from falconcal.models.resnet import ResidualBlock, draw_he
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels
 WIDTHS = (16, 32, 64)
@@ -72,5 +72,5 @@ class PaddedShortcut(nn.Module):
 def _stage(inputs: int, width: int, count: int) -> nn.Sequential:
     changes = inputs != width
     past = PaddedShortcut(width - inputs) if changes else nn.Identity()
-    first = Block(inputs, width, 2 if changes else 1, past)
-    return nn.Sequential(first, *(Block(width, width, 1) for _ in range(count - 1)))
+    first = ResidualBlock(inputs, width, 2 if changes else 1, past)
+    return nn.Sequential(first, *(ResidualBlock(width, width, 1) for _ in range(count - 1)))

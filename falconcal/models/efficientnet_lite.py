@@ -83,7 +83,7 @@ class EfficientNetLite(nn.Module):
         return {_own_name(name): weight for name, weight in weights.items()}
 
 
-class Block(nn.Module):
+class InvertedResidual(nn.Module):
     """Expand, filter each channel by itself, project; the input is added where shapes agree."""
 
     def __init__(self, before: int, after: int, factor: int, stride: int, kernel: int) -> None:
@@ -131,11 +131,13 @@ class Convolved(nn.Module):
         return max((-(-size // self.stride) - 1) * self.stride + self.kernel - size, 0)
 
 
-def _blocks() -> list[Block]:
+def _blocks() -> list[InvertedResidual]:
     blocks, before = [], STEM_WIDTH
     for factor, width, count, stride, kernel in PLAN:
         for number in range(count):
-            blocks.append(Block(before, width, factor, stride if number == 0 else 1, kernel))
+            blocks.append(
+                InvertedResidual(before, width, factor, stride if number == 0 else 1, kernel)
+            )
             before = width
     return blocks
 

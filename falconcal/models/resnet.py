@@ -71,7 +71,7 @@ class ResNet(nn.Module):
         return logits
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions with batch norm, and a shortcut past them."""
 
     def __init__(
@@ -112,7 +112,10 @@ class Bottleneck(nn.Module):
 
 
 EXPANSION = {"basic": 1, "bottleneck": 4}  # channels that leave a block, in widths
-BLOCKS: dict[str, type[Block] | type[Bottleneck]] = {"basic": Block, "bottleneck": Bottleneck}
+BLOCKS: dict[str, type[ResidualBlock] | type[Bottleneck]] = {
+    "basic": ResidualBlock,
+    "bottleneck": Bottleneck,
+}
 
 
 def _stage(kind: str, inputs: int, width: int, count: int, stride: int) -> nn.Sequential:

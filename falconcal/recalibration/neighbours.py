@@ -28,16 +28,16 @@ from falconcal.recalibration.stages import Outputs, ViewKind, observe, views
 # Rows worked on at a time, and what their number is filled up to a multiple of. A product of
 # matrices can round a row differently beside other numbers of rows, or where the row begins at
 # another place in a cache line. Of rows that begin at a line MKL gives the same float32 bits for
-# all multiples of 8 (a test holds it to that): so blocks can be large, which is fast, and a single
-# row stays cheap. Elsewhere all blocks have one size.
-MKL_BLOCK, MKL_MULTIPLE = 256, 8
+# all multiples of 16 (a test holds it to that; on some CPUs 8 is enough): so blocks can be large,
+# which is fast, and a single row stays cheap. Elsewhere all blocks have one size.
+MKL_BLOCK, MKL_MULTIPLE = 256, 16
 OTHER_BLOCK = 32
 CACHE_LINE = 64  # bytes
 SMALLEST = 1e-6  # distance below which two examples count as one
 
 
 @dataclass(frozen=True)
-class Layout:
+class StoredLayout:
     """What the stored features are of: the stages, and each view's name and width."""
 
     stages: tuple[str, ...]
@@ -70,11 +70,11 @@ class Neighbours(nn.Module):
             self.register_buffer(name, torch.empty(0))
         for name in ("labels", "written"):
             self.register_buffer(name, torch.empty(0, dtype=torch.uint8))
-        self._layout: Layout | None = None
+        self._layout: StoredLayout | None = None
         size_buffers_as_stored(self)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> StoredLayout:
         if self._layout is None:  # loaded from a file
             self._layout = _read_layout(self.written)
         return self._layout
@@ -85,7 +85,7 @@ class Neighbours(nn.Module):
         return len(self.layout.views) * (3 if self.layout.labels else 1)
 
     def store(
-        self, layout: Layout, seen: Mapping[str, Tensor], labels: Tensor, dtype: torch.dtype
+        self, layout: StoredLayout, seen: Mapping[str, Tensor], labels: Tensor, dtype: torch.dtype
     ) -> None:
         """Keep training examples: the views of (M, D) by name, and their labels (M,)."""
         for name in layout.views:
@@ -170,7 +170,7 @@ def stored_neighbours(
     seen = {name: torch.cat([one[name] for one in passes]) for name in passes[0]}
     widths = tuple(min(view.shape[1], widest) for view in seen.values())
     neighbours = Neighbours()
-    layout = Layout(tuple(stages), tuple(seen), widths, k, labels, logits, kind, squared)
+    layout = StoredLayout(tuple(stages), tuple(seen), widths, k, labels, logits, kind, squared)
     first = next(iter(seen.values()))
     neighbours.store(layout, seen, home.labels.to(first.device), dtype)
     return neighbours
@@ -200,11 +200,11 @@ def check_finite(what: str, values: Tensor) -> None:
         )
 
 
-def _read_layout(written: Tensor) -> Layout:
+def _read_layout(written: Tensor) -> StoredLayout:
     try:
         values: dict[str, Any] = json.loads(bytes(written.tolist()))
         lists = {name: tuple(values[name]) for name in ("stages", "views", "widths")}
-        return Layout(**{**values, **lists})
+        return StoredLayout(**{**values, **lists})
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"the stored examples of the model cannot be read: {error}.") from None
 

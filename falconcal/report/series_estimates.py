@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL, scores_by_level
+from falconcal.evaluation.score_rows import scores_by_level
+from falconcal.evaluation.under_shift import CLEAN, OUTLIER_LEVEL
 from falconcal.evidence.differences import Estimate
 from falconcal.evidence.outlier_resampling import outlier_set_draws
 from falconcal.evidence.pooled import (

@@ -12,7 +12,8 @@ import polars
 from falconcal.core import distributed
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import CLEAN, scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import CLEAN
 from falconcal.io.output_folder import DEFAULT_VARIANT, RUN_FILES, RunKey, advice
 from falconcal.studies.building import check_shifts, make_study_model
 from falconcal.studies.events import Event, EventHandler
@@ -25,7 +26,7 @@ from falconcal.studies.store import Store
 from falconcal.studies.study import Study, with_tests
 
 
-def run_study(
+def do_runs(
     study: Study,
     directory: Path,
     on_event: EventHandler,

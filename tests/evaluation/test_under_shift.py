@@ -7,7 +7,8 @@ import torch
 
 from falconcal.data import Dataset
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import evaluate, score_under_shift
 from falconcal.metrics import POOLED, metrics_without
 from falconcal.models.predict import predict
 from falconcal.shifts import SHIFTS

@@ -8,10 +8,8 @@ import torch
 from torch import nn
 
 from falconcal.data import Bounds, Examples
-from falconcal.evaluation.under_shift import (
-    score_under_shift,
-    scores_to_rows,
-)
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import score_under_shift
 from falconcal.shifts import Shift
 
 SEEDS, CLASSES, EXAMPLES = (0, 1), ("a", "b", "c"), 90

@@ -6,7 +6,7 @@ from pathlib import Path
 from falconcal.studies import Study, store
 from falconcal.studies.events import Event
 from falconcal.studies.executors.local_workers import local_executor
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.paths import STRIPES
 from tests.helpers.stripes import read_own
 
@@ -26,9 +26,7 @@ def say(event: Event) -> None:
 
 def main() -> None:
     folder, workers, seeds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    failed = run_study(
-        killable(seeds), folder, say, make_executor=local_executor(workers, threads=1)
-    )
+    failed = do_runs(killable(seeds), folder, say, make_executor=local_executor(workers, threads=1))
     assert not failed, failed
 
 

@@ -259,10 +259,10 @@ def test_a_run_of_a_study_can_be_used(tmp_path: Path) -> None:
 
     from falconcal.cli.progress import PlainLines
     from falconcal.studies import find_study
-    from falconcal.studies.runner import run_study
+    from falconcal.studies.runner import do_runs
 
     study = find_study(str(STRIPES), trust_code=["tests"])
-    run_study(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
+    do_runs(study, tmp_path / "out", PlainLines(Console(quiet=True)), ["dropout"])
     run = "out/runs/default/dropout/seed-0"
     saved = load_own(tmp_path / run / "weights.safetensors")
     assert saved.metadata.risks is not None

@@ -18,7 +18,7 @@ from falconcal.integrations.tensorboard import (
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.studies.events import Event
 from falconcal.studies.reference import REFERENCE_RUN
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.training import EpochRecord
 from tests.helpers.small_studies import TEXT, Silent, everything
 from tests.helpers.stripes import TRUST, read_own
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ensemble = '[methods.ensemble]\nsize = 2\nbase = {method = "dropout", epochs = 2}\n'
     study = read_own(f"{TEXT}\n{ensemble}", "test", ["falcon.epochs=3"])
     with with_tensorboard(Silent(), directory, wanted=True) as progress:
-        run_study(study, directory, progress, ["falcon", "ensemble"])
+        do_runs(study, directory, progress, ["falcon", "ensemble"])
     return directory
 
 
@@ -122,12 +122,12 @@ def test_epochs_are_there_while_a_run_trains_and_go_when_it_begins_anew(tmp_path
 @pytest.mark.end_to_end
 def test_runs_that_were_complete_get_their_files_and_stay_as_they_are(tmp_path: Path) -> None:
     study = read_own(TEXT, "test", ["dropout.epochs=1"])
-    run_study(study, tmp_path, Silent(), ["dropout"])
+    do_runs(study, tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path / "runs")
     assert not (tmp_path / "tensorboard").exists()
     for _ in range(2):
         with with_tensorboard(Silent(), tmp_path, wanted=True) as progress:
-            run_study(study, tmp_path, progress, ["dropout"])
+            do_runs(study, tmp_path, progress, ["dropout"])
         found = curves(tmp_path, RunKey(DEFAULT_VARIANT, "dropout", 0))
         assert [step for step, _ in found["clean/cross_entropy"]] == [1]
     assert everything(tmp_path / "runs") == before

@@ -29,7 +29,7 @@ from falconcal.io.folders import files_below
 from falconcal.io.image_files import ENDINGS, MOST_PIXELS, ImageReadError, read_image
 from falconcal.shifts import find_outliers, find_stored, outliers_from
 from falconcal.studies import find_study
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.official_layouts import write_images
 from tests.helpers.rewritten_files import rewritten
 from tests.helpers.small_data import CLASSES, small_network
@@ -253,7 +253,7 @@ epochs = 1
 """
     )
     study = find_study(str(tmp_path / "own.toml"))
-    run_study(study, tmp_path / "out", Silent())
+    do_runs(study, tmp_path / "out", Silent())
     saved = load_own(tmp_path / "out/runs/default/dropout/seed-0/weights.safetensors")
     assert saved.metadata.framing == Framing(height=28, width=28, resize=30)
     data = load_dataset("image_folder", path=str(tmp_path / "own"), size=28, resize=30)

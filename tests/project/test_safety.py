@@ -32,7 +32,7 @@ from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.methods import L2Dropout, make_method
 from falconcal.shifts import find_computed_shift, find_outliers
 from falconcal.studies import find_study
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.study import Study, read_study
 from tests.helpers.paths import ROOT
 from tests.helpers.plain_study import TEXT
@@ -380,7 +380,7 @@ def test_trust_is_asked_for_again_when_a_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = read_own(OWN, "test")
-    assert not run_study(study, tmp_path / "out", Silent())
+    assert not do_runs(study, tmp_path / "out", Silent())
     kept = [file.read_text() for file in (tmp_path / "out").rglob("*.json")]
     assert not any("trust" in text for text in kept)
     (tmp_path / "study.toml").write_text(OWN)
@@ -447,7 +447,7 @@ def test_trusting_a_package_is_enough(tmp_path: Path) -> None:
 def test_report_and_compare_import_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lure: Path
 ) -> None:
-    run_study(read_own(OWN, "test"), tmp_path / "out", Silent())
+    do_runs(read_own(OWN, "test"), tmp_path / "out", Silent())
     for file in (tmp_path / "out").rglob("*.json"):
         file.write_text(file.read_text().replace("tests.helpers.stripes:", "lure:"))
     shutil.copytree(tmp_path / "out", tmp_path / "other")

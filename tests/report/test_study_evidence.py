@@ -10,10 +10,8 @@ import pytest
 import scipy.stats
 
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import (
-    CLEAN,
-    scores_by_level,
-)
+from falconcal.evaluation.score_rows import scores_by_level
+from falconcal.evaluation.under_shift import CLEAN
 from falconcal.evidence import (
     holm,
     interval,

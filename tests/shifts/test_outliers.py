@@ -13,7 +13,8 @@ import torch
 
 from falconcal.data import Bounds, Dataset, Examples, Part
 from falconcal.errors import UserError
-from falconcal.evaluation.under_shift import evaluate, score_under_shift, scores_to_rows
+from falconcal.evaluation.score_rows import scores_to_rows
+from falconcal.evaluation.under_shift import evaluate, score_under_shift
 from falconcal.evidence import signed_rank
 from falconcal.evidence.pooled import drawn_counts
 from falconcal.evidence.rank_statistics import OUTLIER_FIGURES, drawn_outlier_figures
@@ -28,7 +29,7 @@ from falconcal.report import write_report
 from falconcal.report.charts.outlier_charts import confidence_of_classes, confidence_shares
 from falconcal.report.results import load_results
 from falconcal.shifts import OUTLIERS, SHIFTS, Outliers, find_outliers, outliers_from
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.paths import STRIPES
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.small_studies import Silent
@@ -176,7 +177,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "falcon.epochs=4",
         "dropout.epochs=4",
     ]
-    run_study(read_own_file(STUDY, changes), folder, Silent())
+    do_runs(read_own_file(STUDY, changes), folder, Silent())
     write_report(folder)
     return folder
 
@@ -268,7 +269,7 @@ def test_figures_of_outliers_hold_what_the_metrics_say(stored: Path) -> None:
 def test_outliers_that_do_not_fit_are_found_before_training(tmp_path: Path) -> None:
     study = read_own_file(STUDY, ['outliers=["tests.helpers.stripes:load_table"]'])
     with pytest.raises(UserError, match="nothing is resized"):
-        run_study(study, tmp_path, Silent())
+        do_runs(study, tmp_path, Silent())
     assert not (tmp_path / "runs").exists()
     with pytest.raises(UserError, match="unknown outliers 'noise'"):
         read_own_file(STUDY, ['outliers=["noise"]'])

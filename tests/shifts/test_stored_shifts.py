@@ -17,7 +17,7 @@ from falconcal.models.predict import predict
 from falconcal.report import write_report
 from falconcal.shifts import OUTLIERS, STORED, StoredShift, find_shift, find_stored
 from falconcal.shifts.stored.stored_shift import StoredLevel
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.paths import STRIPES
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.small_studies import Silent
@@ -185,7 +185,7 @@ def test_a_study_takes_a_shift_with_examples_of_its_own(
     ladder = StoredShift("elsewhere", 1, lambda _level, _data: level, own_examples=True)
     monkeypatch.setitem(STORED, "elsewhere", (lambda _which, _path: ladder, "others"))
     study = read_own_file(STUDY, ['shifts=["elsewhere", "shear"]', "dropout.epochs=2"])
-    run_study(study, tmp_path, Silent(), ["dropout"])
+    do_runs(study, tmp_path, Silent(), ["dropout"])
     rows = polars.read_parquet(tmp_path / "rows.parquet").filter(shift="elsewhere")
     assert rows.filter(metric="accuracy").sort("level")["examples"].to_list() == [30, 17]
     write_report(tmp_path)
@@ -199,14 +199,14 @@ def test_a_study_takes_a_shift_with_examples_of_its_own(
 def test_a_study_takes_a_stored_shift_by_a_line(mnist: Path, tmp_path: Path) -> None:
     changes = ['shifts=["mnist_c:fog", "shear"]', f'stored="{mnist}"', "dropout.epochs=2"]
     study = read_own_file(STUDY, changes)
-    run_study(study, tmp_path / "run", Silent(), ["dropout"])
+    do_runs(study, tmp_path / "run", Silent(), ["dropout"])
     assert (tmp_path / "run" / "examples" / "mnist_c.fog.png").is_file()
     with pytest.raises(UserError, match="no settings can be chosen"):
         read_own_file(STUDY, [*changes[1:], 'selection_shifts=["mnist_c:fog"]'])
     labels = mnist / "fog" / "test_labels.npy"
     numpy.save(labels, 1 - numpy.load(labels).clip(0, 1))
     with pytest.raises(UserError, match=r"30 test examples of stripes at level 1 of mnist_c:fog"):
-        run_study(study, tmp_path / "other", Silent(), ["dropout"])
+        do_runs(study, tmp_path / "other", Silent(), ["dropout"])
 
 
 def test_missing_and_damaged_files_are_named(

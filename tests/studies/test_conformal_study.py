@@ -11,7 +11,7 @@ from falconcal.io.output_folder import DEFAULT_VARIANT, SETS_FILE, RunKey
 from falconcal.metrics import CONFORMAL_KINDS, fit_conformal
 from falconcal.report import write_report
 from falconcal.report.tables.conformal_tables import lost_words
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.small_studies import TEXT, Silent
 from tests.helpers.stripes import read_own
@@ -48,7 +48,7 @@ def test_where_coverage_is_lost_is_said() -> None:
 
 @pytest.mark.end_to_end
 def test_a_study_that_asks_for_sets_has_them_in_its_report(tmp_path: Path) -> None:
-    run_study(read_own(TEXT, "stripes.toml", ["conformal=0.1"]), tmp_path, Silent())
+    do_runs(read_own(TEXT, "stripes.toml", ["conformal=0.1"]), tmp_path, Silent())
     run = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path)
     rows = polars.read_parquet(run / SETS_FILE)
     assert set(rows["kind"]) == set(CONFORMAL_KINDS)

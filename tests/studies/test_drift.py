@@ -11,7 +11,7 @@ from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.recalibration import Temperature
 from falconcal.report import write_report
 from falconcal.studies.run_files import read_json
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.study import Study, read_study
 from tests.helpers.small_studies import Silent
 
@@ -64,7 +64,7 @@ def test_later_months_are_levels_and_the_sample_is_fitted_on_and_never_tested(
     months: Path,
 ) -> None:
     study = study_of(months)
-    run_study(study, months / "out", Silent())
+    do_runs(study, months / "out", Silent())
     rows = polars.read_parquet(months / "out" / "rows.parquet")
     sizes = rows.filter(shift="later", metric="accuracy", method="dropout", seed=0)
     assert sizes.sort("level")["examples"].to_list() == [90, 60 - 40, 50]
@@ -140,5 +140,5 @@ def test_a_study_without_drift_is_stored_as_before() -> None:
 def test_a_level_that_does_not_fit_is_found_before_training(months: Path) -> None:
     (months / "march.csv").write_text("heat,state\n1.0,good\n2.0,worn\n")
     with pytest.raises(UserError, match="expected the columns of training"):
-        run_study(study_of(months), months / "out", Silent())
+        do_runs(study_of(months), months / "out", Silent())
     assert Temperature().drifted_examples is None

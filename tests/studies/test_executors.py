@@ -22,7 +22,7 @@ from falconcal.studies.events import Event
 from falconcal.studies.executors.local_workers import in_processes, local_executor
 from falconcal.studies.reference import REFERENCE_RUN
 from falconcal.studies.run import StudyContext, epochs_of
-from falconcal.studies.runner import RunTracker, run_study
+from falconcal.studies.runner import RunTracker, do_runs
 from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
 from falconcal.studies.store import Store
 from falconcal.training import EpochRecord
@@ -178,9 +178,7 @@ def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     monkeypatch.setenv(DEATHS, str(tmp_path))
     study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying", "raising"]
-    failed = run_study(
-        study, tmp_path / "two", heard, only, make_executor=in_processes(2, threads=1)
-    )
+    failed = do_runs(study, tmp_path / "two", heard, only, make_executor=in_processes(2, threads=1))
     assert failed == {key("raising"): "KeyError: 'of no use'"}
     (lost,) = (event for event in heard if event.kind == "lost")
     assert (lost.run, "SIGKILL" in lost.text) == (key("dying"), True)
@@ -188,7 +186,7 @@ def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     assert done.index("dropout") < done.index("falcon") < done.index("scaled")
     assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
 
-    alone = run_study(study, tmp_path / "one", Silent(), [*only[:4]])
+    alone = do_runs(study, tmp_path / "one", Silent(), [*only[:4]])
     assert not alone
     assert same_rows(tmp_path / "one", tmp_path / "two")
 
@@ -238,8 +236,8 @@ def test_a_killed_runner_leaves_no_process_and_goes_on_to_the_same_rows(tmp_path
     runner.kill()
     left = Store(tmp_path / "killed")
     assert left.has_checkpoint(key("dropout")) or left.complete(key("dropout"))
-    assert not run_study(killable(1), tmp_path / "killed", Silent())
-    run_study(killable(1), tmp_path / "whole", Silent())
+    assert not do_runs(killable(1), tmp_path / "killed", Silent())
+    do_runs(killable(1), tmp_path / "whole", Silent())
     assert same_rows(tmp_path / "whole", tmp_path / "killed")
     assert not (tmp_path / "killed" / "checkpoints").exists()
 
@@ -255,8 +253,8 @@ def test_killed_at_twenty_random_moments_it_ends_with_the_rows_of_an_undisturbed
         runner.wait_for("begun")
         time.sleep(moments.uniform(0, 1.5))
         runner.kill()
-    assert not run_study(killable(seeds), tmp_path / "killed", Silent())
-    run_study(killable(seeds), tmp_path / "whole", Silent())
+    assert not do_runs(killable(seeds), tmp_path / "killed", Silent())
+    do_runs(killable(seeds), tmp_path / "whole", Silent())
     assert same_rows(tmp_path / "whole", tmp_path / "killed")
 
 

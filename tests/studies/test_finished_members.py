@@ -19,7 +19,7 @@ from falconcal.studies.executors.local_workers import local_executor
 from falconcal.studies.finished_runs import Measurement, measure_runs
 from falconcal.studies.run import StudyContext
 from falconcal.studies.run_files import load_weights
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.schedule import Schedule, dependencies, runs_of
 from falconcal.studies.store import Store
 from tests.helpers.small_data import small_network
@@ -49,7 +49,7 @@ def study(*changes: str) -> Study:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every run of the study."""
     folder = tmp_path_factory.mktemp("made")
-    assert run_study(study(), folder, Silent()) == {}
+    assert do_runs(study(), folder, Silent()) == {}
     return folder
 
 
@@ -116,15 +116,15 @@ def test_nothing_is_trained_and_running_again_adds_the_next_ensemble(
         if getattr(event, "kind", "") == "epoch":
             epochs.append(getattr(event, "run", None))
 
-    run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
-    run_study(study(), tmp_path, listen, ["dropout", "deep_ensemble"])
+    do_runs(study("seeds=1"), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, listen, ["dropout", "deep_ensemble"])
     assert silent.begun == [RunKey(DEFAULT_VARIANT, "dropout", 1), ENSEMBLE]
     assert set(epochs) == {RunKey(DEFAULT_VARIANT, "dropout", 1)}
     name = "scores.parquet"
     whole, added = (ENSEMBLE.folder(folder) / name for folder in (made, tmp_path))
     assert polars.read_parquet(added).equals(polars.read_parquet(whole))
     before = everything(tmp_path / "runs")
-    run_study(study("seeds=4"), tmp_path, Silent(), ["dropout", "deep_ensemble"])
+    do_runs(study("seeds=4"), tmp_path, Silent(), ["dropout", "deep_ensemble"])
     after = everything(tmp_path / "runs")
     assert {path: after[path] for path in before} == before
     assert RunKey(DEFAULT_VARIANT, "deep_ensemble", 1) in Store(tmp_path).runs()
@@ -133,7 +133,7 @@ def test_nothing_is_trained_and_running_again_adds_the_next_ensemble(
 @pytest.mark.end_to_end
 def test_workers_give_the_same_rows(made: Path, tmp_path: Path) -> None:
     executor = local_executor(2, torch.get_num_threads())
-    assert run_study(study(), tmp_path, Silent(), make_executor=executor) == {}
+    assert do_runs(study(), tmp_path, Silent(), make_executor=executor) == {}
     rows = [polars.read_parquet(folder / "rows.parquet") for folder in (made, tmp_path)]
     assert rows[1].equals(rows[0])
 
@@ -146,7 +146,7 @@ def test_it_is_measured_under_further_shifts_as_if_the_study_had_named_them(
     shutil.copytree(made, first)
     trust = ("tests",)
     measure_runs(Measurement(first, shifts=("xshift",), trust_code=trust), lambda _: None)
-    run_study(study('shifts=["shear", "xshift"]', "levels=1"), named, Silent())
+    do_runs(study('shifts=["shear", "xshift"]', "levels=1"), named, Silent())
     scores = [
         polars.read_parquet(ENSEMBLE.folder(folder) / "scores.parquet") for folder in (first, named)
     ]
@@ -156,7 +156,7 @@ def test_it_is_measured_under_further_shifts_as_if_the_study_had_named_them(
 
 @pytest.mark.end_to_end
 def test_without_its_members_it_fails_and_names_them(tmp_path: Path) -> None:
-    failed = run_study(study(), tmp_path, Silent(), ["deep_ensemble"])
+    failed = do_runs(study(), tmp_path, Silent(), ["deep_ensemble"])
     assert "got none of dropout, seed 0, dropout, seed 1: run the base" in failed[ENSEMBLE]
 
 

@@ -25,7 +25,7 @@ from falconcal.studies.finished_runs import (
 )
 from falconcal.studies.run import StudyContext
 from falconcal.studies.run_files import load_weights, save_weights, write_table
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.store import Store
 from falconcal.studies.study import stored_study
 from tests.helpers.small_studies import TEXT, Silent, everything
@@ -59,7 +59,7 @@ def study(*changes: str) -> Study:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every run of a study with one shift."""
     folder = tmp_path_factory.mktemp("made") / "out"
-    assert not run_study(study("seeds=2"), folder, Silent())
+    assert not do_runs(study("seeds=2"), folder, Silent())
     return folder
 
 
@@ -84,7 +84,7 @@ def test_runs_get_the_scores_that_a_study_with_these_shifts_gives(
     folder: Path, tmp_path: Path
 ) -> None:
     sets = 'outliers=["uniform_noise"]'
-    run_study(study("seeds=2", FURTHER, sets), tmp_path / "whole", Silent())
+    do_runs(study("seeds=2", FURTHER, sets), tmp_path / "whole", Silent())
     outcome = measured(folder, "xshift", "fgsm", outliers=("uniform_noise",))
     assert outcome == finished_runs.MeasurementOutcome([], True)
     expected, found = scores(tmp_path / "whole"), scores(folder)
@@ -105,16 +105,16 @@ def test_runs_get_the_scores_that_a_study_with_these_shifts_gives(
 def test_the_study_goes_on_in_the_folder_and_new_runs_are_measured_under_all(folder: Path) -> None:
     measured(folder, "xshift")
     silent = Silent()
-    assert not run_study(study("seeds=3"), folder, silent)
+    assert not do_runs(study("seeds=3"), folder, silent)
     assert {run.seed for run in silent.begun} == {2}
     assert {run.seed for run in silent.skipped} == {0, 1}
     shifts = [set(table["shift"].cast(polars.String)) for table in scores(folder).values()]
     assert len(shifts) == 15
     assert all(names == {"clean", "shear", "xshift"} for names in shifts)
     assert load_results(folder).tested_shifts == ("shear", "xshift")
-    assert not run_study(study("seeds=3", 'shifts=["shear", "xshift"]'), folder, Silent())
+    assert not do_runs(study("seeds=3", 'shifts=["shear", "xshift"]'), folder, Silent())
     with pytest.raises(UserError, match=r"shifts: .* there"):
-        run_study(study('shifts=["yshift"]'), folder, Silent())
+        do_runs(study('shifts=["yshift"]'), folder, Silent())
 
 
 def test_new_calibrators_are_not_fitted_on_what_was_added(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_new_calibrators_are_not_fitted_on_what_was_added(folder: Path) -> None:
         shutil.rmtree(folder / "runs" / "default" / method)
     measured(folder, "wave")
     notes: list[str] = []
-    run_study(study("seeds=2"), folder, lambda event: notes.append(event.text))
+    do_runs(study("seeds=2"), folder, lambda event: notes.append(event.text))
     assert "not fitted on wave, which the study tests" in notes
 
 
@@ -205,7 +205,7 @@ def test_scores_that_wait_are_dropped_where_the_run_is_made_again(
     run = RunKey("default", "dropout", 0)
     assert Store(folder).measured_file(run, "xshift").is_file()
     shutil.rmtree(run.folder(folder))
-    run_study(study(), folder, Silent(), methods=["dropout"])
+    do_runs(study(), folder, Silent(), methods=["dropout"])
     assert not Store(folder).measured_file(run, "xshift").exists()
     assert Store(folder).measured_file(RunKey("default", "falcon", 0), "xshift").is_file()
 
@@ -247,13 +247,13 @@ def test_same_weights_needs_the_same_kind_and_names() -> None:
 
 def test_what_is_measured_later_is_scored_as_at_once(made: Path, tmp_path: Path) -> None:
     later = tmp_path / "later"
-    assert not run_study(study("seeds=2"), later, Silent(), measure_later=True)
+    assert not do_runs(study("seeds=2"), later, Silent(), measure_later=True)
     assert all(
         set(table["shift"].cast(polars.String)) == {"clean"} for table in scores(later).values()
     )
     with pytest.raises(UserError, match="falconcal measure"):
         load_results(later)
-    assert not run_study(study("seeds=2"), later, Silent())  # complete runs stay as they are
+    assert not do_runs(study("seeds=2"), later, Silent())  # complete runs stay as they are
     assert not measured(later, methods=("falcon",)).complete
     assert measured(later).complete
     assert all(table.equals(scores(made)[run]) for run, table in scores(later).items())
@@ -319,7 +319,7 @@ def test_other_test_data_are_refused(folder: Path) -> None:
 
 def test_directions_of_falcon_are_not_tested(tmp_path: Path) -> None:
     changed = study('falcon.directions=["adversarial", "contrast"]')
-    run_study(changed, tmp_path, Silent(), methods=["falcon"])
+    do_runs(changed, tmp_path, Silent(), methods=["falcon"])
     with pytest.raises(UsageError, match="directions holds contrast"):
         measured(tmp_path, "contrast")
 

@@ -14,7 +14,7 @@ from falconcal.studies import run as one_run
 from falconcal.studies.events import Event
 from falconcal.studies.reference import PLAIN_RUN, held_epochs
 from falconcal.studies.run_files import read_json
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 from tests.helpers.small_studies import TEXT, Silent
@@ -69,25 +69,25 @@ def test_one_training_gives_what_two_gave(
     changes: tuple[str, ...],
 ) -> None:
     notes: list[Event] = []
-    assert run_study(study(*changes), tmp_path / "once", notes.append, ["dropout"]) == {}
+    assert do_runs(study(*changes), tmp_path / "once", notes.append, ["dropout"]) == {}
     assert [method.keep for method in trained] == ["last"]  # type: ignore[attr-defined]
     assert any("judging the epochs" in (event.text or "") for event in notes)
     assert not (tmp_path / "once" / "checkpoints").exists()
     assert read_json(PLAIN_RUN.folder(tmp_path / "once") / "run.json")["training_seconds"] > 0
     twice(monkeypatch)
-    run_study(study(*changes), tmp_path / "twice", Silent(), ["dropout"])
+    do_runs(study(*changes), tmp_path / "twice", Silent(), ["dropout"])
     assert len(trained) == 3
     check_same(tmp_path / "once", tmp_path / "twice")
 
 
 @pytest.mark.end_to_end
 def test_an_interrupted_training_is_judged_as_an_undisturbed_one(tmp_path: Path) -> None:
-    run_study(study(), tmp_path / "whole", Silent(), ["dropout"])
+    do_runs(study(), tmp_path / "whole", Silent(), ["dropout"])
     with pytest.raises(KeyboardInterrupt):
-        run_study(study(), tmp_path / "broken", Silent(stop_at=1), ["dropout"])  # the reference
+        do_runs(study(), tmp_path / "broken", Silent(stop_at=1), ["dropout"])  # the reference
     with pytest.raises(KeyboardInterrupt):
-        run_study(study(), tmp_path / "broken", Silent(stop_at=2), ["dropout"])  # while judging
-    run_study(study(), tmp_path / "broken", Silent(), ["dropout"])
+        do_runs(study(), tmp_path / "broken", Silent(stop_at=2), ["dropout"])  # while judging
+    do_runs(study(), tmp_path / "broken", Silent(), ["dropout"])
     check_same(tmp_path / "broken", tmp_path / "whole")
 
 
@@ -104,9 +104,9 @@ def test_without_all_held_epochs_the_run_trains_by_itself(
                 assert held.complete()
                 held.weights(held.epochs).write_bytes(b"")
 
-    run_study(study(), tmp_path / "damaged", DamageAfterReference(), ["dropout"])
+    do_runs(study(), tmp_path / "damaged", DamageAfterReference(), ["dropout"])
     assert len(trained) == 2
-    run_study(study(), tmp_path / "whole", Silent(), ["dropout"])
+    do_runs(study(), tmp_path / "whole", Silent(), ["dropout"])
     check_same(tmp_path / "damaged", tmp_path / "whole")
 
 
@@ -121,5 +121,5 @@ def test_what_is_another_training_is_not_shared(tmp_path: Path, change: str) -> 
 
 @pytest.mark.end_to_end
 def test_other_seeds_train_by_themselves(tmp_path: Path, trained: list[Method]) -> None:
-    run_study(study("seeds=2"), tmp_path, Silent(), ["dropout"])
+    do_runs(study("seeds=2"), tmp_path, Silent(), ["dropout"])
     assert [method.seed for method in trained] == [0, 1]  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from falconcal.methods import Falcon, L2Dropout
 from falconcal.recalibration import Temperature
 from falconcal.studies.kin_record import fitted_families
 from falconcal.studies.run_files import read_json
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from tests.helpers.small_data import small_network
 from tests.helpers.small_studies import TEXT, Silent
 from tests.helpers.stripes import read_own
@@ -45,7 +45,7 @@ def recorded(directory: Path, method: str) -> tuple[Any, Any]:
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning")  # of tiny data
 def test_runs_say_what_they_were_fitted_on(tmp_path: Path) -> None:
     study = read_own(TEXT + METHODS, "test", (*CHANGES, *SMALL))
-    assert run_study(study, tmp_path, Silent()) == {}
+    assert do_runs(study, tmp_path, Silent()) == {}
     assert recorded(tmp_path, "dropout") == (None, None)
     assert recorded(tmp_path, "falcon") == (None, None)  # adversarial is no shift
     # contrast, which the study tests, is left out of the fit

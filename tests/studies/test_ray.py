@@ -11,7 +11,7 @@ from falconcal.studies.events import Event
 from falconcal.studies.executors import ray_cluster
 from falconcal.studies.reference import REFERENCE_RUN
 from falconcal.studies.run import StudyContext
-from falconcal.studies.runner import collect_rows, run_study
+from falconcal.studies.runner import collect_rows, do_runs
 from falconcal.studies.store import Store
 from tests.helpers.failing_runs import DEADLY, TROUBLE, Heard, key, same_rows
 from tests.helpers.run_for_killing import CALIBRATED
@@ -34,12 +34,12 @@ def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothi
     study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
     only = ["scaled", "dropout", "falcon", "dying"]
     crew = ray_cluster.on_ray("local")
-    failed = run_study(study, tmp_path / "ray", heard, [*only, "raising"], make_executor=crew)
+    failed = do_runs(study, tmp_path / "ray", heard, [*only, "raising"], make_executor=crew)
     assert failed == {key("raising"): "KeyError: 'of no use'"}
     assert heard.order("lost") == ["dying"]
     assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
     assert not list((tmp_path / "ray").glob(".ray-*"))
-    assert not run_study(study, tmp_path / "one", Silent(), only)
+    assert not do_runs(study, tmp_path / "one", Silent(), only)
     assert same_rows(tmp_path / "one", tmp_path / "ray")
 
 
@@ -69,7 +69,7 @@ def test_a_machine_that_does_not_see_the_folder_sends_the_run_back(
     assert here.store.runs() == [key("falcon"), key("scaled")]
     assert {path.name for path in key("scaled").folder(tmp_path / "here").iterdir()} == {*RUN_FILES}
     assert "epoch" not in kinds  # the last one calibrated what was sent along
-    run_study(study, tmp_path / "whole", Silent(), ["falcon", "scaled"])
+    do_runs(study, tmp_path / "whole", Silent(), ["falcon", "scaled"])
     collect_rows(study, here.store)
     assert same_rows(tmp_path / "whole", tmp_path / "here")
 
@@ -94,4 +94,4 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path, monkeypatch: pytest.Monk
         ray_cluster.need_ray()
     study = read_own(CALIBRATED, "test")
     with pytest.raises(UserError, match="expected a Ray cluster at"):
-        run_study(study, tmp_path, Silent(), make_executor=ray_cluster.on_ray("127.0.0.1:1"))
+        do_runs(study, tmp_path, Silent(), make_executor=ray_cluster.on_ray("127.0.0.1:1"))

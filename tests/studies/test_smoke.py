@@ -16,7 +16,7 @@ from falconcal.inference.model_file import load
 from falconcal.io.output_folder import DEFAULT_VARIANT, RunKey
 from falconcal.studies import STUDIES, find_study
 from falconcal.studies.building import load_study_dataset
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.schedule import runs_of
 from tests.helpers.official_layouts import write_imagenet
 from tests.helpers.small_studies import TEXT, Silent
@@ -41,7 +41,7 @@ def test_every_study_runs_end_to_end_at_its_smoke_size(name: str, tmp_path: Path
     if name not in MADE_HERE and not os.environ.get("FALCONCAL_DATA"):
         pytest.skip(f"the data of {name} lies in the folder FALCONCAL_DATA, which is not set")
     study = find_study(name, changes(name, tmp_path / "data"), smoke=True)
-    run_study(study, tmp_path / "out", Silent())
+    do_runs(study, tmp_path / "out", Silent())
     rows = polars.read_parquet(tmp_path / "out" / "rows.parquet")
     assert set(rows["method"]) == set(study.methods)
     assert set(rows["variant"]) == {run.variant for run in runs_of(study)}

@@ -37,7 +37,7 @@ from falconcal.studies.building import train_method
 from falconcal.studies.events import Event
 from falconcal.studies.run import StudyContext
 from falconcal.studies.run_files import load_weights, save_weights
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.store import Store
 from falconcal.training import CollapseWarning
 from falconcal.training.criterion import MATCHED_STEPS, ShiftedValidation
@@ -111,7 +111,7 @@ def test_the_settings_of_digits_methods_are_those_that_the_trials_chose() -> Non
 
 @pytest.mark.end_to_end
 def test_a_run_writes_everything_and_rows_as_documented(tmp_path: Path) -> None:
-    run_study(study("seeds=2"), tmp_path, Silent())
+    do_runs(study("seeds=2"), tmp_path, Silent())
     rows = polars.read_parquet(tmp_path / "rows.parquet")
     assert rows.columns == [
         "study", "variant", "method", "seed", "shift", "level", "metric", "value", "examples",
@@ -140,13 +140,13 @@ def test_a_study_without_the_reference_runs_where_no_epoch_is_chosen(tmp_path: P
     head, _, rest = TEXT.partition("[methods.dropout]")
     text = head + rest[rest.index("[methods.falcon]") :]
     alone = read_own(text, "test", ["falcon.epochs=1", "falcon.keep=last"])
-    assert run_study(alone, tmp_path, Silent()) == {}
+    assert do_runs(alone, tmp_path, Silent()) == {}
     assert Store(tmp_path).runs() == [RunKey(DEFAULT_VARIANT, "falcon", 0)]
 
 
 @pytest.mark.end_to_end
 def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     folder = RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path)
     model = load_weights(folder / "weights.safetensors", small_network())
     scores = predict(model, load_stripes().test).scores()
@@ -156,10 +156,10 @@ def test_stored_weights_give_the_stored_scores(tmp_path: Path) -> None:
 
 @pytest.mark.end_to_end
 def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path / "runs")
     again = Silent()
-    run_study(study("seeds=2"), tmp_path, again)
+    do_runs(study("seeds=2"), tmp_path, again)
     assert again.skipped == [RunKey(DEFAULT_VARIANT, "dropout", 0)]
     assert len(again.begun) == 3
     after = everything(tmp_path / "runs")
@@ -171,12 +171,12 @@ def test_running_again_skips_what_is_complete_and_adds_what_is_not(tmp_path: Pat
 def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
     tmp_path: Path,
 ) -> None:
-    run_study(study(), tmp_path / "whole", Silent())
+    do_runs(study(), tmp_path / "whole", Silent())
     with pytest.raises(KeyboardInterrupt):
-        run_study(study(), tmp_path / "broken", Silent(stop_at=2))
+        do_runs(study(), tmp_path / "broken", Silent(stop_at=2))
     assert Store(tmp_path / "broken").runs() == [RunKey(DEFAULT_VARIANT, "dropout", 0)]
     assert not list((tmp_path / "broken" / "runs").rglob(".seed-*"))
-    run_study(study(), tmp_path / "broken", Silent())
+    do_runs(study(), tmp_path / "broken", Silent())
     whole, mended = (
         polars.read_parquet(tmp_path / name / "rows.parquet") for name in ("whole", "broken")
     )
@@ -185,8 +185,8 @@ def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
 
 @pytest.mark.end_to_end
 def test_the_reference_is_the_same_trained_alone_or_taken_from_its_run(tmp_path: Path) -> None:
-    run_study(study(), tmp_path / "both", Silent())
-    run_study(study(), tmp_path / "alone", Silent(), ["falcon"])
+    do_runs(study(), tmp_path / "both", Silent())
+    do_runs(study(), tmp_path / "alone", Silent(), ["falcon"])
     both, alone = (
         polars.read_parquet(tmp_path / name / "rows.parquet").filter(method="falcon")
         for name in ("both", "alone")
@@ -290,11 +290,11 @@ def test_the_centre_of_the_study_reaches_its_shifts() -> None:
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_run_that_lacks_a_file_is_done_again(tmp_path: Path, name: str) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     rows = (tmp_path / "rows.parquet").read_bytes()
     (RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path) / name).unlink()
     again = Silent()
-    run_study(study(), tmp_path, again, ["dropout"])
+    do_runs(study(), tmp_path, again, ["dropout"])
     assert len(again.begun) == 1
     assert (tmp_path / "rows.parquet").read_bytes() == rows
 
@@ -368,7 +368,7 @@ def test_what_a_report_advises_on_a_damaged_file_works(
         assert named is None
     assert "run the study again" in str(refused.value)
     again = Silent()
-    assert run_study(study(), trained, again) == {}
+    assert do_runs(study(), trained, again) == {}
     assert again.begun == ([RunKey(DEFAULT_VARIANT, "falcon", 0)] if name in RUN_FILES else [])
     assert read_everything(trained).series == ("dropout", "falcon")
     assert (trained / "rows.parquet").read_bytes() == rows
@@ -380,7 +380,7 @@ def test_what_a_report_advises_on_a_damaged_file_works(
 def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name: str) -> None:
     (RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / name).write_bytes(b"")
     heard: list[Event] = []
-    run_study(study(), trained, heard.append)
+    do_runs(study(), trained, heard.append)
     assert [event.run.method for event in heard if event.kind == "begun"] == ["falcon"]
     note = Event(
         RunKey(DEFAULT_VARIANT, "falcon", 0), "note", f"{name} is damaged, so the run is repeated"
@@ -394,17 +394,17 @@ def test_a_damaged_run_that_is_not_asked_for_is_not_dropped_in_silence(trained: 
     file.write_bytes(b"")
     before = everything(trained)
     with pytest.raises(UserError, match=re.escape(f"remove the folder {file.parent},")):
-        run_study(study(), trained, Silent(), ["dropout"])
+        do_runs(study(), trained, Silent(), ["dropout"])
     assert everything(trained) == before
 
 
 @pytest.mark.end_to_end
 def test_a_damaged_reference_is_trained_again(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["falcon"])
+    do_runs(study(), tmp_path, Silent(), ["falcon"])
     rows = (tmp_path / "rows.parquet").read_bytes()
     (tmp_path / "reference" / "weights.safetensors").write_bytes(b"")
     shutil.rmtree(RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path))
-    assert run_study(study(), tmp_path, Silent(), ["falcon"]) == {}
+    assert do_runs(study(), tmp_path, Silent(), ["falcon"]) == {}
     assert (tmp_path / "rows.parquet").read_bytes() == rows
 
 
@@ -414,10 +414,10 @@ def test_without_its_study_file_a_folder_still_refuses_other_settings(trained: P
     before = everything(trained)
     for change in ("falcon.epochs=3", "batch_size=10"):
         with pytest.raises(UserError, match="made with other settings"):
-            run_study(study(change), trained, Silent())
+            do_runs(study(change), trained, Silent())
     head, _, rest = TEXT.partition("[methods.falcon]")
     with pytest.raises(UserError, match="has no falcon, seed 0: run that study"):
-        run_study(read_own(head, "test"), trained, Silent())
+        do_runs(read_own(head, "test"), trained, Silent())
     assert rest
     assert everything(trained) == before
 
@@ -432,7 +432,7 @@ def test_a_copy_of_a_run_under_another_name_is_no_run(trained: Path) -> None:
 @pytest.fixture(scope="module")
 def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    run_study(study(), folder, Silent())
+    do_runs(study(), folder, Silent())
     return folder
 
 
@@ -456,10 +456,10 @@ def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
     first = TEXT.replace("[methods.dropout]", '[methods."a.b"]\nmethod = "dropout"')
     second = first.replace('"a.b"', '"a:b"').partition("[methods.falcon]")[0]
     first = first.partition("[methods.falcon]")[0]
-    assert run_study(read_own(first, "test"), tmp_path, Silent()) == {}
+    assert do_runs(read_own(first, "test"), tmp_path, Silent()) == {}
     before = everything(tmp_path)
     with pytest.raises(UsageError, match=r"'a\.b' and 'a:b' would have the same files"):
-        run_study(read_own(second, "test"), tmp_path, Silent())
+        do_runs(read_own(second, "test"), tmp_path, Silent())
     assert everything(tmp_path) == before
 
 
@@ -467,9 +467,9 @@ def test_two_methods_cannot_share_a_folder(tmp_path: Path) -> None:
 def test_a_refused_run_leaves_nothing_behind(tmp_path: Path) -> None:
     for change in ("dataset=tests.helpers.stripes:load_table", 'shifts=["cifar10_c:fog"]'):
         with pytest.raises(UserError):
-            run_study(study(change), tmp_path / "new" / "out", Silent())
+            do_runs(study(change), tmp_path / "new" / "out", Silent())
         with pytest.raises(UserError):
-            run_study(study(change), tmp_path, Silent())
+            do_runs(study(change), tmp_path, Silent())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -478,20 +478,20 @@ def test_a_refused_run_leaves_a_folder_of_runs_as_it_was(trained: Path) -> None:
     (trained / ".lock").unlink()  # as in a copy that somebody was given
     before = everything(trained)
     with pytest.raises(UserError, match="made with other settings"):
-        run_study(study("batch_size=10"), trained, Silent())
+        do_runs(study("batch_size=10"), trained, Silent())
     assert everything(trained) == before
 
 
 @pytest.mark.end_to_end
 def test_a_failed_first_attempt_binds_nobody(tmp_path: Path) -> None:
-    failed = run_study(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
+    failed = do_runs(study("dropout.learning_rate=1e38"), tmp_path, Silent(), ["dropout"])
     assert "diverged" in failed[RunKey(DEFAULT_VARIANT, "dropout", 0)]
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
 
 
 @pytest.mark.end_to_end
 def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
-    run_study(study('shifts=["tests.helpers.stripes:inverted"]'), tmp_path, Silent(), ["dropout"])
+    do_runs(study('shifts=["tests.helpers.stripes:inverted"]'), tmp_path, Silent(), ["dropout"])
     rows = polars.read_parquet(tmp_path / "rows.parquet")
     assert "tests.helpers.stripes:inverted" in set(rows["shift"])
     assert write_report(tmp_path).exists()
@@ -499,7 +499,7 @@ def test_a_shift_from_outside_goes_by_its_import_path(tmp_path: Path) -> None:
 
 @pytest.mark.end_to_end
 def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent())
+    do_runs(study(), tmp_path, Silent())
     kept = {
         name: json.loads(
             (RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path) / "run.json").read_text()
@@ -514,51 +514,51 @@ def test_the_kept_epoch_is_recorded(tmp_path: Path) -> None:
 def test_shifts_that_do_not_fit_the_data_are_found_before_training(tmp_path: Path) -> None:
     spy = Silent()
     with pytest.raises(UserError, match="height, width"):
-        run_study(study("dataset=tests.helpers.stripes:load_table"), tmp_path, spy)
+        do_runs(study("dataset=tests.helpers.stripes:load_table"), tmp_path, spy)
     assert spy.begun == []
 
 
 @pytest.mark.end_to_end
 def test_what_a_killed_process_left_half_done_is_done_again(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     left = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path).parent / ".seed-0"
     left.mkdir(parents=True)
     (left / "weights.safetensors").write_bytes(b"half")
-    run_study(study(), tmp_path, Silent())
+    do_runs(study(), tmp_path, Silent())
     assert not left.exists()
     assert len(Store(tmp_path).runs()) == 2
 
 
 @pytest.mark.end_to_end
 def test_a_folder_made_with_other_settings_is_refused_and_left_alone(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     before = everything(tmp_path)
     with pytest.raises(UserError, match=r"methods\.dropout\.epochs: 12 there, 5 now"):
-        run_study(study("dropout.epochs=5"), tmp_path, Silent())
+        do_runs(study("dropout.epochs=5"), tmp_path, Silent())
     with pytest.raises(UserError, match=r"batch_size: 30 there, 10 now"):
-        run_study(study("batch_size=10"), tmp_path, Silent())
+        do_runs(study("batch_size=10"), tmp_path, Silent())
     assert everything(tmp_path) == before
 
 
 @pytest.mark.end_to_end
 def test_what_was_never_made_may_have_other_settings(tmp_path: Path) -> None:
     """Whoever tunes on while first methods run goes on in the same folder."""
-    run_study(study(), tmp_path, Silent(), ["dropout"])
-    run_study(study("falcon.epochs=3"), tmp_path, Silent(), ["falcon"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study("falcon.epochs=3"), tmp_path, Silent(), ["falcon"])
     with pytest.raises(UserError, match=r"methods\.falcon\.epochs: 3 there, 12 now"):
-        run_study(study(), tmp_path, Silent())
+        do_runs(study(), tmp_path, Silent())
 
 
 @pytest.mark.end_to_end
 def test_what_was_begun_binds(tmp_path: Path) -> None:
-    run_study(study(), tmp_path, Silent(), ["dropout"])
+    do_runs(study(), tmp_path, Silent(), ["dropout"])
     with Store(tmp_path).checkpointing(RunKey(DEFAULT_VARIANT, "falcon", 0)):
         dataset, falcon = load_stripes(), study().method("falcon")
         train_method(
             study(), dataset, 0, falcon, dataset.validation.batches()
         )  # and then was killed
     with pytest.raises(UserError, match=r"methods\.falcon\.epochs"):
-        run_study(study("falcon.epochs=3"), tmp_path, Silent())
+        do_runs(study("falcon.epochs=3"), tmp_path, Silent())
 
 
 @pytest.mark.end_to_end
@@ -567,14 +567,14 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         Store(tmp_path).opened(study().resolved()),
         pytest.raises(UserError, match="another falconcal is at work"),
     ):
-        run_study(study(), tmp_path, Silent())
+        do_runs(study(), tmp_path, Silent())
 
 
 @pytest.mark.end_to_end
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot write to the output folder"):
-        run_study(study(), tmp_path / "file" / "out", Silent())
+        do_runs(study(), tmp_path / "file" / "out", Silent())
 
 
 @pytest.mark.parametrize(
@@ -624,7 +624,7 @@ def test_a_network_has_settings_in_the_study_and_is_rebuilt_with_them(tmp_path: 
     begun = study(*changes, f"model.weights={weights}", "dropout.learning_rate=1e-30")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
-        run_study(begun, tmp_path / "out", Silent(), ["dropout"])
+        do_runs(begun, tmp_path / "out", Silent(), ["dropout"])
     saved = load(
         RunKey(DEFAULT_VARIANT, "dropout", 0).folder(tmp_path / "out") / "weights.safetensors"
     )
@@ -716,7 +716,7 @@ def test_the_resolved_study_says_all_settings_of_a_base_and_no_seed() -> None:
 @pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_the_epoch_of_a_base_is_chosen_as_that_of_the_method_alone(tmp_path: Path) -> None:
-    run_study(calibrated(), tmp_path, Silent(), ["falcon", "falcon_temperature"])
+    do_runs(calibrated(), tmp_path, Silent(), ["falcon", "falcon_temperature"])
     alone, inside = (
         polars.read_parquet(RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path) / "history.parquet")
         for name in ("falcon", "falcon_temperature")
@@ -733,10 +733,10 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
     """And the run is the same to the bit as one that trains it."""
     text = CALIBRATED + '[methods.twice]\nmethod = "vector"\nbase = "falcon_temperature"\n'
     names, again = ["falcon_temperature", "twice"], tmp_path / "again"
-    run_study(calibrated("seeds=2", text=text), tmp_path / "alone", Silent(), names)
-    run_study(calibrated("seeds=2", text=text), again, Silent(), ["falcon"])
+    do_runs(calibrated("seeds=2", text=text), tmp_path / "alone", Silent(), names)
+    do_runs(calibrated("seeds=2", text=text), again, Silent(), ["falcon"])
     monkeypatch.setattr("falconcal.training.loop.run_steps", None)  # no step can be taken
-    run_study(calibrated("seeds=2", text=text), again, Silent(), names)
+    do_runs(calibrated("seeds=2", text=text), again, Silent(), names)
     for name, seed in product(names, (0, 1)):
         run = RunKey(DEFAULT_VARIANT, name, seed)
         trained, loaded = run.folder(tmp_path / "alone"), run.folder(again)
@@ -754,7 +754,7 @@ def test_a_base_that_the_study_has_trained_is_not_trained_again(
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
     text = '[methods.vector]\nbase = {method = "dropout", epochs = 11, learning_rate = 0.01}\n'
-    run_study(calibrated(text=text), tmp_path, Silent(), ["dropout", "vector"])
+    do_runs(calibrated(text=text), tmp_path, Silent(), ["dropout", "vector"])
     folder = RunKey(DEFAULT_VARIANT, "vector", 0).folder(tmp_path)
     assert "base" not in json.loads((folder / "run.json").read_text())
     assert polars.read_parquet(folder / "history.parquet")["epoch"].max() == 11
@@ -764,7 +764,7 @@ def test_a_base_with_other_settings_is_trained(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning")
 def test_a_calibrated_run_is_loaded_from_its_settings_and_weights(tmp_path: Path) -> None:
     spy = Silent()
-    run_study(calibrated(), tmp_path, spy, ["falcon_temperature", "vector"])
+    do_runs(calibrated(), tmp_path, spy, ["falcon_temperature", "vector"])
     for name in ("falcon_temperature", "vector"):
         folder = RunKey(DEFAULT_VARIANT, name, 0).folder(tmp_path)
         stored = json.loads((folder / "settings.json").read_text())
@@ -843,11 +843,11 @@ def test_a_run_that_was_stopped_after_training_is_not_trained_again(
     with monkeypatch.context() as patched:
         patched.setattr(one_run, "score_under_shift", stop)
         with pytest.raises(KeyboardInterrupt):
-            run_study(study(), tmp_path, Silent(), ["dropout"])
+            do_runs(study(), tmp_path, Silent(), ["dropout"])
     assert list(tmp_path.glob("checkpoints/**/*.safetensors"))
     with monkeypatch.context() as patched:
         patched.setattr("falconcal.training.loop.run_steps", stop)
-        run_study(study("seeds=1"), tmp_path, Silent(), ["dropout"])
+        do_runs(study("seeds=1"), tmp_path, Silent(), ["dropout"])
     assert not (tmp_path / "checkpoints").exists()
 
 

@@ -20,7 +20,7 @@ from falconcal.report.results import Results, load_results
 from falconcal.report.study_evidence import gather_evidence
 from falconcal.report.tables.summary import make_summary
 from falconcal.studies import Study, find_study
-from falconcal.studies.runner import run_study
+from falconcal.studies.runner import do_runs
 from falconcal.studies.schedule import runs_of
 from falconcal.studies.store import Store
 from falconcal.studies.variants import expand_sweeps
@@ -181,7 +181,7 @@ def test_the_sensitivity_study_spans_the_papers_ranges_around_one_plain_run() ->
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of three methods, with a variant, run with one seed."""
     directory = tmp_path_factory.mktemp("variants")
-    run_study(study(SCALED, ALONE), directory, Silent())
+    do_runs(study(SCALED, ALONE), directory, Silent())
     return directory
 
 
@@ -204,7 +204,7 @@ def test_runs_of_a_variant_lie_apart_with_the_settings_of_it(folder: Path) -> No
 
 @pytest.mark.end_to_end
 def test_a_variant_gives_what_a_study_with_its_settings_gives(folder: Path, tmp_path: Path) -> None:
-    run_study(study(changes=("falcon.calibration_weight=0.0",)), tmp_path, Silent(), ["falcon"])
+    do_runs(study(changes=("falcon.calibration_weight=0.0",)), tmp_path, Silent(), ["falcon"])
     alone = RunKey("entropy_alone", "falcon", 0).folder(folder)
     same = RunKey(DEFAULT_VARIANT, "falcon", 0).folder(tmp_path)
     scores = [polars.read_parquet(run / "scores.parquet") for run in (alone, same)]
@@ -235,7 +235,7 @@ def test_a_recalibrator_whose_variant_leaves_the_base_alone_takes_the_plain_run(
     tables = '[variants.binned]\n"scaled.method" = "histogram"\n'
     found = study(SCALED, tables)
     assert expanded(found, None, ["binned"]) == [("binned", "scaled")]
-    run_study(found, tmp_path, Silent(), ["falcon", "scaled"])
+    do_runs(found, tmp_path, Silent(), ["falcon", "scaled"])
     run = RunKey("binned", "scaled", 0)
     assert stored(tmp_path, run, "run.json")["base"] == "falcon, seed 0"
 
@@ -244,7 +244,7 @@ def test_a_recalibrator_whose_variant_leaves_the_base_alone_takes_the_plain_run(
 def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "out")
     progress = Silent()
-    run_study(
+    do_runs(
         study(SCALED, ALONE, SWEPT),
         tmp_path / "out",
         progress,
@@ -254,12 +254,12 @@ def test_a_variant_may_be_added_and_not_changed(folder: Path, tmp_path: Path) ->
     assert progress.begun == [RunKey("entropy_weight=10", "falcon", 0)]
     kept = json.loads((tmp_path / "out" / "study.json").read_text())["variants"]
     assert list(kept)[:2] == ["entropy_alone", "entropy_weight=0.1"]
-    run_study(study(SCALED), tmp_path / "out", Silent())  # without variants: they stay
+    do_runs(study(SCALED), tmp_path / "out", Silent())  # without variants: they stay
     assert json.loads((tmp_path / "out" / "study.json").read_text())["variants"] == kept
     before = everything(tmp_path / "out")
     changed = ALONE.replace("0.0", "0.01")
     with pytest.raises(UserError, match=r"entropy_alone\.falcon.*: 0\.0 there, 0\.01 now"):
-        run_study(study(SCALED, changed), tmp_path / "out", Silent())
+        do_runs(study(SCALED, changed), tmp_path / "out", Silent())
     assert everything(tmp_path / "out") == before
 
 

@@ -69,12 +69,12 @@ class GasDrift:
         return Dataset("gas_drift", "signal", GASES, None, train, validation, test)
 
     def _rows(self, numbers: tuple[int, ...]) -> ArrayPair:
-        batches = [read_batch(number, self.path) for number in numbers]
+        batches = [read_month_batch(number, self.path) for number in numbers]
         inputs, labels = zip(*batches, strict=True)
         return numpy.concatenate(inputs), numpy.concatenate(labels)
 
 
-def read_batch(number: Count, path: str | None) -> ArrayPair:
+def read_month_batch(number: Count, path: str | None) -> ArrayPair:
     """Return the measurements (N, 128) of a batch and the numbers of their gases, from 0."""
     name, folders = f"batch{number}.dat", search_folders(GAS_FOLDERS, path)
     file = find_file(folders, (name, f"Dataset/{name}", *GAS_ARCHIVES))

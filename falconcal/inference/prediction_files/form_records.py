@@ -7,7 +7,7 @@ import torch
 from falconcal.inference.prediction_files.probability_checks import (
     RawPredictions,
     check_inside,
-    check_logits,
+    check_stored_logits,
     probability_matrix,
 )
 from falconcal.inference.prediction_files.read_options import ReadOptions
@@ -46,7 +46,7 @@ def _positive_record(
     """Return predictions of two classes from the probability, or logit, of one of them."""
     given = table.numbers(table.values.to_series())[:, None]  # (N, 1)
     if options.logits:
-        check_logits(table, given)
+        check_stored_logits(table, given)
         other = numpy.zeros_like(given)
     else:
         check_inside(table, given)

@@ -27,7 +27,7 @@ def probability_matrix(table: RawPredictions, *, logits: bool, normalise: bool) 
     """Return the numbers of all classes, (N, C), each row a distribution or a row of logits."""
     values = numpy.stack([table.numbers(column) for column in table.values], 1)  # (N, C)
     if logits:
-        check_logits(table, values)
+        check_stored_logits(table, values)
         return values
     check_inside(table, values)
     return _normalised(table, values) if normalise else _summing_to_one(table, values)
@@ -56,7 +56,7 @@ def check_inside(table: RawPredictions, values: numpy.ndarray) -> None:
     )
 
 
-def check_logits(table: RawPredictions, values: numpy.ndarray) -> None:
+def check_stored_logits(table: RawPredictions, values: numpy.ndarray) -> None:
     """Refuse numbers (N, C) that are no logits."""
     _refuse(
         table,
