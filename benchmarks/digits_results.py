@@ -4,8 +4,8 @@
     python -m benchmarks.digits_results runs/digits-3
 
 Copies the rows, the settings and each run's record into ``results/digits``, then writes
-``docs/results/digits.md`` and the table in the README from the files there, among them all trials
-of the choice of settings (``trials.jsonl``).
+``docs/results/digits.md`` from the files there, among them all trials of the choice of settings
+(``trials.jsonl``).
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 import polars
 import scipy.stats
 
-from benchmarks.pages import PAGES, ROOT, render, write_between
+from benchmarks.pages import PAGES, ROOT, render
 
 RESULTS = ROOT / "results" / "digits"
 FIGURES = ("ece-by-level", "micro-ece-by-shift")
@@ -29,9 +29,7 @@ def main() -> None:
     run = parser.parse_args().run
     if run is not None:
         keep(run)
-    words = context()
-    (PAGES / "digits.md").write_text(render("digits", words))
-    write_between("README.md", "digits", "digits_results", words["headline"])
+    (PAGES / "digits.md").write_text(render("digits", context()))
 
 
 def context() -> dict[str, Any]:

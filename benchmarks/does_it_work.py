@@ -17,12 +17,12 @@ import polars
 from scipy.stats import t as student
 
 from benchmarks.pages import PAGES, ROOT, render, table
+from falconcal.evaluation.confidence_gaps import nearer
 
 PLAIN, RAW = "dropout", "raw"  # trained here, or taken as others trained it
 SHOWN = (PLAIN, RAW, "falcon", "falcon_shift_temperature", "temperature", "ladder_temperature",
          "ensemble_temperature", "one_curve_isotonic", "parameterised_temperature",
          "density_aware", "shift_temperature")  # fmt: skip
-CASE = ("seed", "shift", "level")
 HEADING = ("method", "seeds", "accuracy", "clean ECE", "micro ECE", "macro ECE",
            "better / worse than plain", "nearer than plain")  # fmt: skip
 
@@ -182,19 +182,8 @@ def counted(rows: polars.DataFrame, study: StudyRows, method: str) -> str:
 
 def share_nearer(rows: polars.DataFrame, study: StudyRows, method: str) -> float:
     """Return the share of cases in which mean confidence is nearer to accuracy than plain's."""
-    plain = plain_of(rows)
-    gaps = (
-        rows.filter(
-            polars.col("shift").str.contains(study.shifts)
-            & (polars.col("level") > 0)
-            & polars.col("metric").is_in(["confidence", "accuracy"])
-            & polars.col("method").is_in([method, plain])
-        )
-        .pivot(on="metric", index=["method", *CASE], values="value")
-        .with_columns((polars.col("confidence") - polars.col("accuracy")).abs().alias("gap"))
-        .pivot(on="method", index=list(CASE), values="gap")
-    )
-    return float((gaps[method] < gaps[plain]).mean())  # type: ignore[arg-type]
+    tested = rows.filter(polars.col("shift").str.contains(study.shifts))
+    return statistics.fmean(nearer(tested, method, plain_of(rows)))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,14 @@ PAGES = ROOT / "docs" / "results"  # one page per study
 
 def render(template: str, words: Mapping[str, Any]) -> str:
     """Return a page from its template in ``benchmarks/templates``."""
+    return draw(f"{template}.md", words)
+
+
+def draw(file: str, words: Mapping[str, Any]) -> str:
+    """Return a file of any kind from its template in ``benchmarks/templates``."""
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     pages = Environment(loader=loader, undefined=StrictUndefined)
-    return pages.get_template(f"{template}.md.jinja").render(words).strip() + "\n"
+    return pages.get_template(f"{file}.jinja").render(words).strip() + "\n"
 
 
 def write_between(page: str, name: str, script: str, text: str) -> None:

@@ -10,6 +10,7 @@ do as well.
 """
 
 import argparse
+import statistics
 from pathlib import Path
 
 import polars
@@ -17,6 +18,7 @@ import polars
 from benchmarks.pages import PAGES, ROOT, render, table
 from falconcal import load, load_dataset
 from falconcal.evaluation import evaluate
+from falconcal.evaluation.confidence_gaps import nearer
 from falconcal.recalibration.ladder import LADDERS
 from falconcal.shifts import SHIFTS, affine_shifts, kin_among
 
@@ -170,13 +172,8 @@ def turned(rows: polars.DataFrame) -> str:
 
 def share_closer(rows: polars.DataFrame) -> float:
     """Return the share of (seed, shift, level) at which it is nearer to the truth than plain."""
-    levels = rows.filter(polars.col("shift").is_in(AFFINE) & (polars.col("level") > 0))
-    wide = levels.filter(polars.col("metric").is_in(["confidence", "accuracy"])).pivot(
-        on="metric", index=["method", "seed", "shift", "level"], values="value"
-    )
-    gaps = wide.with_columns((polars.col("confidence") - polars.col("accuracy")).abs().alias("gap"))
-    by_method = gaps.pivot(on="method", index=["seed", "shift", "level"], values="gap")
-    return _number((by_method[TRUSTED] < by_method[PLAIN]).mean())
+    tested = rows.filter(polars.col("shift").is_in(AFFINE))
+    return statistics.fmean(nearer(tested, TRUSTED, PLAIN))
 
 
 def corruption_table(rows: polars.DataFrame) -> str:

@@ -103,7 +103,7 @@ class PlainLines:
         if now - self.printed < SECONDS_OF_SILENCE:
             return
         for run, line in list(self.lines.items()):
-            if line.state in ("training", "measuring"):
+            if line.state in ("training", "fitting", "measuring"):
                 self._print(run, line.status(now))
 
     def _print(self, run: RunKey, words: str) -> None:
@@ -115,7 +115,8 @@ class PlainLines:
         if event.kind == "begun":
             self.measured.discard(event.run)
         if event.kind == "epoch":
-            return _every_tenth(event.record)
+            trains = self.lines[event.run].epochs > 0
+            return _every_tenth(event.record) if trains else ""
         if event.kind == "measuring":
             first = event.run not in self.measured
             self.measured.add(event.run)
@@ -155,7 +156,15 @@ RUN_STATES = {
     "measuring": "measuring",
     "lost": "waiting",
 }  # other kinds of events are states too
-ORDER = ("training", "measuring", "failed", "waiting", "done", "complete")  # by importance
+ORDER = (
+    "training",
+    "fitting",
+    "measuring",
+    "failed",
+    "waiting",
+    "done",
+    "complete",
+)  # by importance
 SECONDS_BETWEEN_LINES = 30  # while runs are measured
 SECONDS_OF_SILENCE = 50.0  # after which a line is due, looked for every second
 INTERVALS = 8  # epochs whose mean time predicts the time that is left
@@ -177,7 +186,9 @@ class RunLine:
         if event.kind == "begun":
             self.epochs, self.done, self.loss = event.epochs, 0, ""
             self.times = deque([now], maxlen=INTERVALS + 1)
-        if event.record is not None:
+        if self.state == "training" and not self.epochs:
+            self.state = "fitting"  # what another run has trained
+        if event.record is not None and self.epochs:
             self.done += 1
             self.loss = f"{loss_of(event.record):.4g}"
             self.times.append(now)
@@ -199,6 +210,8 @@ class RunLine:
         if self.state == "measuring":
             left = (now - self.began) * (1 / self.share - 1) if self.share else None
             return f"measuring {self.measuring}, {_time_left(left)}"
+        if self.epochs == 0:
+            return f"fitting, {_time_left(None)}"
         left = self.left()
         left = None if left is None else max(0.0, left - (now - self.times[-1]))
         return f"epoch {self.done + 1} of {self.epochs}, {_time_left(left)}"

@@ -8,6 +8,7 @@ import typer
 
 from falconcal.cli.app import app, split_formats
 from falconcal.cli.options import FiguresOption, JsonOption, PaperOption
+from falconcal.cli.showcase import show_showcase
 from falconcal.cli.terminal import errors, output, print_text, show_summary
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def _write(
         sys.stdout.write((directory / "summary.json").read_text(encoding="utf-8"))
     else:
         show_summary(results)
+        show_showcase(results)
     console = errors if json else output
     for file in tables:
         print_text(f"Tables: {file}", console)

@@ -107,7 +107,7 @@ def run_and_report(context: StudyContext, run: RunKey, on_event: EventHandler) -
 
 def _do(context: StudyContext, run: RunKey, reporter: RunReporter) -> None:
     method = context.method(run)
-    reporter.begin(epochs_of(method))
+    reporter.begin(0 if takes_finished(context, run, method) else epochs_of(method))
     started = time.perf_counter()
     if run == REFERENCE_RUN:
         with on_epoch(reporter.epoch):
@@ -116,6 +116,26 @@ def _do(context: StudyContext, run: RunKey, reporter: RunReporter) -> None:
         _run(context, run, method, reporter)
     distributed.barrier()  # the next run may read this one's model
     reporter.end(time.perf_counter() - started)
+
+
+def takes_finished(context: StudyContext, run: RunKey, method: Method) -> bool:
+    """Return whether a run takes what another has trained, and trains nothing itself."""
+    if joins_finished(method):
+        return True
+    if isinstance(method, Calibrator):
+        return finished_base(context, run, method) is not None
+    return held_for(context, run) is not None
+
+
+def finished_base(context: StudyContext, run: RunKey, method: Method) -> RunKey | None:
+    """Return the complete run whose model a run calibrates."""
+    return next(filter(context.store.complete, runs_of_base(context.study, run, method)), None)
+
+
+def held_for(context: StudyContext, run: RunKey) -> HeldEpochs | None:
+    """Return the epochs of the reference's training that a run only has to judge."""
+    held = held_epochs(context.study, context.store) if run == PLAIN_RUN else None
+    return held if held is not None and held.complete() else None
 
 
 def epochs_of(method: Method) -> int:
@@ -188,14 +208,14 @@ def _fit(context: StudyContext, run: RunKey, method: Method, reporter: RunReport
     if chooses_epoch(method) and "shifted" not in vars(context):
         reporter.note("perturbing the validation data through the reference model")
     validation = context.validation(method)
-    base = next(filter(context.store.complete, runs_of_base(context.study, run, method)), None)
+    base = finished_base(context, run, method)
     if isinstance(method, Calibrator):
         method = without_tested(study, method, reporter)
     if base is not None and isinstance(method, Calibrator):
         reporter.note(f"calibrating the model of {base}")
         return _calibrate(study, context.store, dataset, base, method, validation)
-    held = held_epochs(study, context.store) if run == PLAIN_RUN else None
-    if held is not None and held.complete() and isinstance(method, TrainingMethod):
+    held = held_for(context, run)
+    if held is not None and isinstance(method, TrainingMethod):
         reporter.note("judging the epochs of the reference model, which is the same training")
         return _judge(study, dataset, held, method, validation, reporter)
     watch, history = Stopwatch(), History()

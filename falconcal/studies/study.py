@@ -327,7 +327,7 @@ def read_study(
     check_study_shifts(study)
     check_study_methods(study)
     check_study_variants(study)
-    read_roles(study.report, study.methods)
+    read_roles(study.report, study.methods, study.tested)
     return study
 
 

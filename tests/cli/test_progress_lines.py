@@ -43,6 +43,18 @@ def epoch(number: int, epochs: int = 20) -> EpochRecord:
     return EpochRecord(number, epochs, {"clean/cross_entropy": 1.0}, {}, None, None)
 
 
+def test_a_run_that_trains_nothing_says_no_epochs(clock: Clock, console: Console) -> None:
+    lines = PlainLines(console, clock)
+    report = RunReporter(RUN, lines)
+    report.begin(0)
+    report.epoch(epoch(2))  # of the training that is judged
+    clock.now = 51.0
+    lines.print_if_due()
+    assert printed(console) == [
+        f"[1/1] {RUN}: nothing is trained", f"[1/1] {RUN}: fitting, time left not known yet"
+    ]  # fmt: skip
+
+
 def test_a_silent_training_says_its_epoch_and_the_time_left(clock: Clock, console: Console) -> None:
     lines = PlainLines(console, clock)
     for run in (RUN, OTHER):

@@ -1,7 +1,8 @@
 """The tables of the docs with one row per entry of a table of the package.
 
-``python -m tests.helpers.docs_tables`` writes docs/catalogue.md, the table of metrics and that of
-bad inputs, and adds a row for a method that has none; tests hold the pages to the tables.
+``python -m tests.helpers.docs_tables`` writes docs/catalogue.md, docs/reference/study_file.md, the
+table of metrics and that of bad inputs, and adds a row for a method that has none; tests hold the
+pages to the tables.
 """
 
 import dataclasses
@@ -12,9 +13,13 @@ from collections.abc import Mapping
 
 from benchmarks import bad_inputs
 from falconcal.cli.catalogue_tables import CATALOGUE, method_settings, summary_line
+from falconcal.core.settings import described_settings
+from falconcal.io.report_roles import ReportRoles, Showcase
 from falconcal.methods import METHODS
 from falconcal.metrics import METRICS, POOLED, Metric
 from falconcal.recalibration import Calibrator
+from falconcal.studies.drift import DriftedSample
+from falconcal.studies.study import Study
 from falconcal.training import TrainingMethod
 from tests.helpers.paths import ROOT
 
@@ -23,6 +28,7 @@ DOCS = ROOT / "docs"
 CATALOGUE_PAGE, MEASURING, METHODS_PAGE = (
     DOCS / f"{name}.md" for name in ("catalogue", "measuring", "methods")
 )
+STUDY_PAGE = DOCS / "reference" / "study_file.md"
 TOLD_ON = {
     "methods": "[Methods](methods.md)",
     "studies": "[Studies](studies.md)",
@@ -36,6 +42,16 @@ INTRODUCTION = f"""# Everything by name
 
 What `falconcal list` shows: the names that a study file, a command or Python can use. This page is
 made from the tables themselves, by `{REWRITE}`.
+"""
+
+CALLERS = ("trust",)  # given by whoever reads the file
+STUDY_FILE = f"""# The study file
+
+Every key of a study in TOML, with what it means. `falconcal new study FILE` writes a commented
+file to begin with, and `falconcal new schema FILE` the JSON schema that editors complete keys by.
+How a study is put together is on [Studies](../studies.md); settings of methods are on
+[Methods](../methods.md).
+Written by `{REWRITE}`.
 """
 
 
@@ -53,6 +69,25 @@ def _section(kind: str, entries: Mapping[str, str]) -> str:
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells).rstrip() + " |"
+
+
+def study_file() -> str:
+    """Return the page of what a study file may say, from the settings' own descriptions."""
+    tables = {
+        "Top level": {
+            name: text for name, text in described_settings(Study).items() if name not in CALLERS
+        },
+        "[report]": described_settings(ReportRoles),
+        "[report.showcase]": described_settings(Showcase),
+        "drifted": described_settings(DriftedSample),
+    }
+    return "\n".join([STUDY_FILE, *(_settings_table(*item) for item in tables.items())])
+
+
+def _settings_table(title: str, settings: Mapping[str, str]) -> str:
+    meanings = {name: " ".join(text.replace("``", "`").split()) for name, text in settings.items()}
+    rows = "\n".join(_row(f"`{name}`", meaning) for name, meaning in meanings.items())
+    return f"## {title}\n\n| key | meaning |\n| --- | --- |\n{rows}\n"
 
 
 def metric_row(name: str, metric: Metric) -> str:
@@ -109,6 +144,7 @@ def write() -> None:
     """Write all tables."""
     bad_inputs.PAGE.write_text(bad_inputs.page(), encoding="utf-8")
     CATALOGUE_PAGE.write_text(catalogue(), encoding="utf-8")
+    STUDY_PAGE.write_text(study_file(), encoding="utf-8")
     for page, filled in ((MEASURING, with_metrics), (METHODS_PAGE, with_methods)):
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

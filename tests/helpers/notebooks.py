@@ -1,9 +1,13 @@
 """The notebooks of the docs, run by a real Jupyter kernel.
 
-``python -m tests.helpers.notebooks`` runs them and stores what they show.
+``python -m tests.helpers.notebooks`` runs them and stores what they show, and their last picture as
+the thumbnail of the gallery; ``--thumbnails`` takes the pictures that are stored.
 """
 
+import base64
+import io
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,9 @@ from typing import Any
 from tests.helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+FIGURES = ROOT / "docs" / "figures"
 CELL_SECONDS = 900
+THUMBNAIL = (480, 320)  # pixels at most
 
 
 def run_notebook(path: Path, folder: Path) -> Any:
@@ -39,7 +45,31 @@ def outputs_of(notebook: Any, kind: str) -> list[str]:
     return [text for text in found if text is not None]
 
 
+def thumbnail(path: Path) -> bytes:
+    """Return the last picture that a notebook stored, made small."""
+    import nbformat
+    from PIL import Image
+
+    pictures = outputs_of(nbformat.read(path, as_version=4), "image/png")
+    picture = Image.open(io.BytesIO(base64.b64decode(pictures[-1]))).convert("RGB")
+    picture.thumbnail(THUMBNAIL)
+    small = io.BytesIO()
+    picture.save(small, "webp", quality=80)
+    return small.getvalue()
+
+
+def thumbnail_file(path: Path) -> Path:
+    return FIGURES / f"gallery-{path.stem.replace('_', '-')}.webp"
+
+
 def main() -> None:
+    if "--thumbnails" not in sys.argv:
+        run_all()
+    for path in NOTEBOOKS:
+        thumbnail_file(path).write_bytes(thumbnail(path))
+
+
+def run_all() -> None:
     import nbformat
 
     for path in NOTEBOOKS:

@@ -11,8 +11,10 @@ from tests.helpers.docs_tables import (
     MEASURING,
     METHODS_PAGE,
     REWRITE,
+    STUDY_PAGE,
     catalogue,
     metric_row,
+    study_file,
     with_methods,
     with_metrics,
 )
@@ -20,6 +22,11 @@ from tests.helpers.docs_tables import (
 
 def test_the_catalogue_is_that_of_the_list() -> None:
     assert CATALOGUE_PAGE.read_text() == catalogue(), f"write it again: {REWRITE}"
+
+
+def test_the_page_of_the_study_file_has_every_key() -> None:
+    assert STUDY_PAGE.read_text() == study_file(), f"write it again: {REWRITE}"
+    assert [line for line in study_file().splitlines() if line.endswith("|  |")] == []
 
 
 def test_the_table_of_metrics_is_that_of_the_records() -> None:

@@ -40,6 +40,6 @@ def said_by_process(example: Path) -> str:
 
 
 def test_the_examples_are_listed_where_people_look() -> None:
-    page = (ROOT / "docs" / "training.md").read_text()
+    page = (ROOT / "docs" / "gallery.md").read_text()
     for example in EXAMPLES:
         assert f"examples/{example.name}" in page

@@ -5,15 +5,22 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from tests.helpers.notebooks import NOTEBOOKS, outputs_of, run_notebook
+from tests.helpers.notebooks import (
+    NOTEBOOKS,
+    THUMBNAIL,
+    outputs_of,
+    run_notebook,
+    thumbnail_file,
+)
 from tests.helpers.paths import ROOT
 
 PNG = b"\x89PNG"
 
 
 def test_there_are_three_and_the_docs_list_them() -> None:
-    page = (ROOT / "docs" / "notebooks.md").read_text()
+    page = (ROOT / "docs" / "gallery.md").read_text()
     assert len(NOTEBOOKS) == 3
     for path in NOTEBOOKS:
         assert f"notebooks/{path.name}" in page
@@ -29,6 +36,14 @@ def test_the_stored_outputs_are_whole(path: Path) -> None:
     data = [one.get("data", {}) for cell in cells for one in cell["outputs"]]
     assert any("<table>" in "".join(one.get("text/html", "")) for one in data)
     assert any("image/png" in one for one in data)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_gallery_shows_its_thumbnail(path: Path) -> None:
+    file = thumbnail_file(path)
+    with Image.open(file) as picture:
+        assert any(side == most for side, most in zip(picture.size, THUMBNAIL, strict=True))
+    assert f"figures/{file.name}" in (ROOT / "docs" / "gallery.md").read_text()
 
 
 @pytest.mark.slow

@@ -14,13 +14,13 @@ from tests.helpers.report_study import make_study
 
 
 def test_a_study_may_say_what_its_methods_stand_for() -> None:
-    text = STUDIES["digits"] + '\n[report]\nreference = "dropout"\n'
+    text = STUDIES["sensors"] + '\n[report]\nreference = "dropout"\n'
     study = read_study(text, "made up")
     assert study.resolved()["report"] == {"reference": "dropout"}
 
 
 def test_a_study_that_does_not_is_stored_as_ever() -> None:
-    assert "report" not in read_study(STUDIES["digits"], "digits").resolved()
+    assert "report" not in read_study(STUDIES["sensors"], "sensors").resolved()
 
 
 @pytest.mark.parametrize(
