@@ -19,6 +19,7 @@ from benchmarks import (
     metric_speed,
     mnist_results,
     natural_shifts,
+    people_answers,
     promise,
     promise_networks,
     shift_temperature_settings,
@@ -57,8 +58,9 @@ def test_the_promise_is_written_from_what_is_kept() -> None:
     assert (PAGES / "promise.md").read_text() == promise.page()
 
 
-def test_the_promise_on_mnist_is_written_from_what_is_kept() -> None:
-    assert (PAGES / "promise_mnist.md").read_text() == promise_networks.page("mnist")
+@pytest.mark.parametrize("name", ["mnist", "resnet20"])
+def test_the_promise_on_a_network_is_written_from_what_is_kept(name: str) -> None:
+    assert (PAGES / f"promise_{name}.md").read_text() == promise_networks.page(name)
 
 
 def test_the_page_of_all_studies_is_written_from_what_is_kept() -> None:
@@ -97,6 +99,10 @@ def test_an_interval_over_seeds_is_student_s() -> None:
     assert does_it_work.shown([0.1, 0.2, 0.3], None) == "0.200 (0.000 to 0.448)"
     assert does_it_work.shown([0.1, 0.3], None) == "0.200"
     assert does_it_work.shown([0.1, 0.3], (0.15, 0.25)) == "0.200 (0.150 to 0.250)"
+
+
+def test_people_s_answers_are_written_from_what_is_kept() -> None:
+    assert (PAGES / "cifar10h.md").read_text() == people_answers.page()
 
 
 def test_the_regret_is_that_of_the_network_with_the_lowest_criterion() -> None:
