@@ -7,10 +7,12 @@ these names; labels that are words are matched by the columns' names.
 
 from typing import Any
 
-import narwhals
 import numpy
+from torch import Tensor
 
 from falconcal.errors import UserError, unknown_name_error
+
+NEVER_TABLES = (numpy.ndarray, Tensor, list, tuple, str, dict, int, float)
 
 
 def is_table(values: object) -> bool:
@@ -19,6 +21,10 @@ def is_table(values: object) -> bool:
 
 
 def _native(values: object) -> Any:
+    if values is None or isinstance(values, NEVER_TABLES):
+        return None
+    import narwhals  # only where something may be a table
+
     found: Any = narwhals.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     return found if isinstance(found, narwhals.DataFrame | narwhals.Series) else None
 
@@ -36,9 +42,9 @@ def numbers_of(values: object, what: str) -> numpy.ndarray | None:
     found = _native(values)
     if found is None:
         return None
-    columns = found.iter_columns() if isinstance(found, narwhals.DataFrame) else [found]
+    columns = found.iter_columns() if hasattr(found, "iter_columns") else [found]
     for column in columns:
-        _check_column(column, what, isinstance(found, narwhals.DataFrame))
+        _check_column(column, what, hasattr(found, "iter_columns"))
     array: numpy.ndarray = numpy.asarray(found.to_numpy())
     return array
 
@@ -51,7 +57,7 @@ def _check_column(column: Any, what: str, of_frame: bool) -> None:
             f"expected {what} without missing values, got {missing}{where}: fill them in, or leave "
             "these rows out."
         )
-    if of_frame and not (column.dtype.is_numeric() or column.dtype == narwhals.Boolean):
+    if of_frame and not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
         raise UserError(
             f"expected {what} as numbers, got {column.dtype}{where}: choose the columns of "
             "numbers, as in frame[names]."
@@ -73,7 +79,7 @@ def class_numbers(labels: Any, rows: object) -> Any:
         UserError: A label is the name of no column.
     """
     frame = _native(rows)
-    if not isinstance(frame, narwhals.DataFrame):
+    if not hasattr(frame, "iter_columns"):
         return labels
     names = [str(name) for name in frame.columns]
     given = numpy.asarray(labels)

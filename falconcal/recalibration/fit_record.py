@@ -28,6 +28,11 @@ class LeftOutRecord:
     This is what to expect of a shift that nobody has foreseen. Clean and drifted data are in every
     fit, and only their examples are left out.
 
+    Args:
+        family: Its name; ``clean`` and ``drifted`` among them.
+        ece_before: Mean ECE of the model as it is.
+        ece_after: The same after a calibration that has not seen the family.
+
     Example:
         >>> from falconcal.recalibration import LeftOutRecord
         >>> LeftOutRecord("wave", ece_before=0.3, ece_after=0.1).family

@@ -1,6 +1,8 @@
 """Studies from Python: the same folders as the command's, and what a notebook shows of them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import polars
 import pytest
@@ -9,6 +11,7 @@ import falconcal
 from falconcal.errors import UsageError, UserError
 from falconcal.integrations import StudyResult
 from tests.helpers.chart_rows import chart_rows
+from tests.helpers.paths import STRIPES
 from tests.helpers.report_study import make_study
 
 
@@ -31,6 +34,34 @@ def test_a_study_from_python(tmp_path: Path) -> None:
     lines.clear()
     falconcal.run_study("digits", tmp_path / "out", announce=lines.append, **words)  # type: ignore[arg-type]
     assert lines == ["dropout, seed 0: already complete"]  # and the reference is not needed
+
+
+@pytest.mark.end_to_end
+def test_a_whole_search_from_python(tmp_path: Path) -> None:
+    """Two trials, their table and chart; the search goes on, and a study takes what it chose."""
+    pytest.importorskip("optuna")
+    lines: list[str] = []
+    words: dict[str, Any] = {"announce": lines.append, "trust_code": ("tests",), "prune": False}
+    small = ["tuning.epochs=3", "search.dropout.learning_rate=[0.01, 0.02, 0.03]"]
+    out = tmp_path / "tuned"
+    found = falconcal.tune_study(str(STRIPES), "dropout", 2, out, changes=small, **words)
+    assert [line.partition(",")[0] for line in lines] == ["dropout", "dropout"]
+    assert [row["state"] for row in found.trials] == ["complete", "complete"]
+    assert "dropout" in found._repr_html_()
+    assert found.plot().to_dict()
+    more = falconcal.tune_study(str(STRIPES), "dropout", 3, out, changes=small, **words)
+    assert len(lines) == 3
+    assert [row["settings"] for row in more.trials[:2]] == [row["settings"] for row in found.trials]
+    chosen = more.best["dropout"]
+    best = min(more.trials, key=lambda row: row["criterion"])
+    assert chosen["learning_rate"] == best["settings"]["learning_rate"]
+    ran = falconcal.run_study(
+        str(STRIPES), tmp_path / "ran", methods=["dropout"], seeds=1, settings=more.file,
+        changes=["methods.dropout.epochs=3"], report=False, announce=None, trust_code=("tests",),
+    )  # fmt: skip
+    assert ran.failed == {}
+    record = next((tmp_path / "ran").rglob("dropout/seed-0/settings.json"))
+    assert json.loads(record.read_text())["settings"]["learning_rate"] == chosen["learning_rate"]
 
 
 def test_a_study_that_is_not_there_is_named() -> None:
