@@ -4,9 +4,10 @@
 
 The loops by hand take plain steps, and FALCON's two, with the same losses, fused optimisers and
 memory format, and nothing else: no checks, records, seeds or forms of batches. LeNet at batch 100
-on 28x28 images, and MiniLM's encoder with a classifier (6 layers of width 384, random weights) at batch 8 on 64 tokens; the latter needs transformers. One thread, CPU time
-of this process, the kinds interleaved, the least of the rounds, which noise can only lengthen;
-three repetitions of all of it. The table goes into docs/cost.md.
+on 28x28 images, and MiniLM's encoder with a classifier (6 layers of width 384, random weights) at
+batch 8 on 64 tokens; the latter needs transformers. One thread, CPU time of this process, the kinds
+interleaved, the least of the rounds, which noise can only lengthen; three repetitions of all of it.
+The table goes into docs/cost.md.
 """
 
 import argparse

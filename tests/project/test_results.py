@@ -16,6 +16,7 @@ from benchmarks import (
     digits_results,
     does_it_work,
     entropy_weight,
+    estimator_cost,
     metric_speed,
     mnist_results,
     natural_shifts,
@@ -23,6 +24,7 @@ from benchmarks import (
     promise,
     promise_networks,
     shift_temperature_settings,
+    wrapper_cost,
 )
 from benchmarks.mnist_tables import Kept
 from benchmarks.pages import PAGES, put_between, render
@@ -250,6 +252,16 @@ def test_p_values_at_the_floor_of_the_resampling_say_so_on_the_page(pages: dict[
 def test_the_page_on_cost_is_written_from_what_is_kept() -> None:
     page = (ROOT / "docs" / "cost.md").read_text()
     assert page == cost_page.filled(page)
+
+
+def test_the_costs_of_loops_and_of_the_estimator_are_written_from_what_is_kept() -> None:
+    page, results = (ROOT / "docs" / "cost.md").read_text(), ROOT / "results"
+    for name, script, file in (
+        ("wrapper", wrapper_cost, results / "cost" / "wrapper.json"),
+        ("estimator", estimator_cost, results / "estimator" / "cost.json"),
+    ):
+        shown_there = script.page(read_figures(file))
+        assert page == put_between(page, name, f"{name}_cost", shown_there)
 
 
 def test_a_cost_that_two_tables_show_is_one_number() -> None:
