@@ -18,13 +18,14 @@ def _script() -> str | None:
     return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
-def grave_faults(page: Page) -> list[str]:
-    """Return the serious and critical faults of a page with everything unfolded."""
+def grave_faults(page: Page, *, unfolded: bool = True) -> list[str]:
+    """Return the serious and critical faults of a page, with everything unfolded or as it opens."""
     script = _script()
     if script is None:
         pytest.skip(f"no axe-core: {VARIABLE} names no axe.min.js. Accessibility was NOT tested.")
-    page.run(f"{every('details')}.forEach((one) => {{ one.open = true; }})")
-    page.settle()
+    if unfolded:
+        page.run(f"{every('details')}.forEach((one) => {{ one.open = true; }})")
+        page.settle()
     page.run(script)
     found = page.run(
         "axe.run().then((result) => result.violations.map("

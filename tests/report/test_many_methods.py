@@ -141,9 +141,12 @@ def test_no_grave_fault_of_accessibility(
     page: Page, name: str, width: int, request: pytest.FixtureRequest
 ) -> None:
     file = request.getfixturevalue(name)
+    page.resize(width)
+    page.open(file)
     for dark in (False, True):
         page.resize(width, dark=dark)
-        page.open(file)
-        assert grave_faults(page) == []
+        page.settle()
+        # thousands of rows about pairs of methods are all alike
+        assert grave_faults(page, unfolded=name != "report") == []
         assert page.run("document.scrollingElement.scrollWidth <= innerWidth")
     assert page.complaints == []

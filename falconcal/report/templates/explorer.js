@@ -191,7 +191,10 @@ function startExplorer() {
     };
     if (distance(diagram.place) > 0) nextFrame().then(showFigures); // out of sight
     else showFigures();
-    document.getElementById("explorer-diagram").hidden = where.shift.kind === "outliers";
+    const figure = document.getElementById("explorer-diagram");
+    const comesBack = figure.hidden && where.shift.kind !== "outliers";
+    figure.hidden = where.shift.kind === "outliers";
+    if (comesBack) drawAll(); // it may never have been drawn
     showTable(shown);
   });
 }
