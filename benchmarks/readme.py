@@ -11,9 +11,18 @@ from collections.abc import Sequence
 import polars
 
 from benchmarks import promise
-from benchmarks.does_it_work import STUDIES, StudyRows, by_seed, mean, methods, plain_of, rows_of
+from benchmarks.does_it_work import (
+    PLAIN,
+    STUDIES,
+    StudyRows,
+    by_seed,
+    mean,
+    methods,
+    plain_of,
+    rows_of,
+)
 from benchmarks.pages import table, write_between
-from benchmarks.turning_digit import OURS, PLAIN, shares
+from benchmarks.turning_digit import OURS, shares
 
 COLUMNS = {
     "plain": "plain",

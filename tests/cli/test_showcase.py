@@ -118,6 +118,6 @@ def test_a_wrong_showcase_is_refused_before_anything_is_trained(
 def test_the_demo_shows_what_its_labels_say() -> None:
     """The levels of the two rotations turn by as many degrees as the table says."""
     showcase = find_study("digits").report["showcase"]
-    for shift in find_study("digits").find_shifts(showcase["shifts"]):
+    for shift in find_study("digits").find_computed(showcase["shifts"]):
         turned = [min(one, 360 - one) for one in (shift.strengths[i] for i in showcase["levels"])]
         assert [f"{degrees:.0f}°" for degrees in turned] == showcase["labels"]

@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import polars
 import pytest
 
 from tests.helpers.command import run_here
@@ -39,6 +40,20 @@ def test_it_runs_from_its_first_line_to_its_last(page: Path, tmp_path: Path) -> 
     said = "".join(do(kind, text, tmp_path) for kind, text in steps)
     if any(kind == "sh" for kind, _ in steps):
         assert re.search(r"\S+\.html", said.splitlines()[-1]), said
+    if page.stem == "own_drift":
+        assert "Measured in May, dropout says" in " ".join(said.split())
+        check_what_the_drift_shows(tmp_path / "runs" / "pumps")
+
+
+def check_what_the_drift_shows(run: Path) -> None:
+    """The sentences under the tutorial's command, from the rows."""
+    rows = polars.read_parquet(run / "rows.parquet").filter(shift="later", level=3)
+    right, sure = (
+        dict(rows.filter(metric=metric).select("method", "value").iter_rows())
+        for metric in ("accuracy", "confidence")
+    )
+    crafted, drifted = "shift_temperature", "shift_temperature_drifted"
+    assert right["dropout"] < sure[drifted] < sure["dropout"] < sure[crafted]
 
 
 def test_they_are_in_the_navigation() -> None:
