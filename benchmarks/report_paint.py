@@ -60,7 +60,7 @@ class MainThread:
 
     def milliseconds(self) -> float:
         metrics = self.session.send("Performance.getMetrics")["metrics"]
-        return 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+        return 1000 * next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
 def measure(report: Path, rounds: int) -> dict[str, float]:
