@@ -42,7 +42,7 @@ def show_showcase(results: "Results") -> None:
     if any(len(one.says) < len(showcase.levels) for one in found):
         return  # a smoke run, or one of the methods alone
     print_fitting(terminal.output, TITLE, [showcase_layout(showcase, found)])
-    for sentence in verdict(showcase, found, rows):
+    for sentence in showcase_verdict(showcase, found, rows):
         terminal.output.print(Text(readable(sentence)))  # breaks between words, never in a name
 
 
@@ -76,7 +76,7 @@ def showcase_layout(showcase: Showcase, found: list[Shown]) -> TableLayout:
     return TableLayout([showcase.words, *showcase.labels], rows)
 
 
-def verdict(showcase: Showcase, found: list[Shown], rows: polars.DataFrame) -> list[str]:
+def showcase_verdict(showcase: Showcase, found: list[Shown], rows: polars.DataFrame) -> list[str]:
     """Return in sentences what the table shows, how often it holds, and where it does not."""
     plain, ours = found
     cases = nearer(rows, ours.method, plain.method)

@@ -64,7 +64,7 @@ def _check_column(column: Any, what: str, of_frame: bool) -> None:
         )
 
 
-def class_numbers(labels: Any, rows: object) -> Any:
+def label_numbers(labels: Any, rows: object) -> Any:
     """Return labels as numbers of the columns of a frame, where its columns name the classes.
 
     Args:

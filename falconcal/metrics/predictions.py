@@ -11,7 +11,7 @@ from torch import Tensor
 
 from falconcal.core.array_conversion import ArrayLike, as_tensor
 from falconcal.core.batch import shape_of
-from falconcal.core.data_frames import class_numbers
+from falconcal.core.data_frames import label_numbers
 from falconcal.data.input_checks import check_labels
 from falconcal.drawing.record_html import record_html
 from falconcal.errors import UserError, described
@@ -48,7 +48,7 @@ class Predictions:
     """
 
     def __init__(self, log_probs: ArrayLike, labels: ArrayLike) -> None:
-        labels = as_tensor(class_numbers(labels, log_probs), "labels")
+        labels = as_tensor(label_numbers(labels, log_probs), "labels")
         log_probs = as_tensor(log_probs, "log-probabilities")
         _check_shape(log_probs)
         _check_sums(log_probs.double().exp().sum(1))
@@ -72,7 +72,7 @@ class Predictions:
         Raises:
             UserError: If a logit is NaN or infinity, shapes do not match, or a label is no class.
         """
-        labels = as_tensor(class_numbers(labels, logits), "labels")
+        labels = as_tensor(label_numbers(labels, logits), "labels")
         logits = as_tensor(logits, "logits")
         _check_shape(logits)
         if (logits.isnan() | logits.isposinf()).any() or logits.isneginf().all(1).any():
@@ -94,7 +94,7 @@ class Predictions:
         Raises:
             UserError: If a row is not a distribution, shapes do not match, or a label is no class.
         """
-        labels = as_tensor(class_numbers(labels, probabilities), "labels")
+        labels = as_tensor(label_numbers(labels, probabilities), "labels")
         probabilities = as_tensor(probabilities, "probabilities")
         _check_shape(probabilities)
         if not probabilities.is_floating_point():

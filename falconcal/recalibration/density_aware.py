@@ -54,7 +54,10 @@ class DensityAware(NeighbourCalibrator):
     parameter_names: ClassVar[tuple[str, ...]] = ("weights",)  # (stages + 1,)
 
     views: ViewKind = "pooled"
+    """How maps and sequences of a stage are seen: ``pooled`` as in the paper, on a ``grid``, or
+    ``both``."""
     neighbours: Count = 50
+    """k: the distance to the k-th nearest stored example counts; the paper's for CIFAR-10."""
     distance: Literal["kth", "nearest_squared"] = "kth"
     """Which distance counts: to the ``kth`` neighbour as in the paper, or to the nearest, squared,
     as in the published code."""

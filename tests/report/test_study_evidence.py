@@ -39,7 +39,7 @@ from falconcal.report.tables.comparison_tables import (
     corrected_chance,
     difference_tables,
     interval_texts,
-    verdict,
+    verdict_on,
 )
 from falconcal.report.tables.headline_columns import HEADLINE
 from tests.helpers.evidence_study import (
@@ -289,12 +289,12 @@ def test_the_matrix_is_the_same_both_ways_round(evidence: StudyEvidence) -> None
 def test_verdicts_name_the_better_method() -> None:
     row: EvidenceRow = {"figure": "accuracy", "first": "a", "second": "b", "p_holm": 0.01}
     row |= {"value": 0.1, "low": 0.05, "high": 0.15, "seeds": 2}
-    assert verdict(row) == "a better"
-    assert verdict(row | {"low": -0.15, "high": -0.05}) == "b better"
-    assert verdict(row | {"figure": "clean_ece"}) == "b better"
-    assert verdict(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
-    assert verdict(row | {"seeds": 1}) == "one seed"
-    assert verdict(row | {"seeds": 1, "p_holm": BEYOND_CHANCE}) == "within chance"
+    assert verdict_on(row) == "a better"
+    assert verdict_on(row | {"low": -0.15, "high": -0.05}) == "b better"
+    assert verdict_on(row | {"figure": "clean_ece"}) == "b better"
+    assert verdict_on(row | {"p_holm": BEYOND_CHANCE}) == "within chance"
+    assert verdict_on(row | {"seeds": 1}) == "one seed"
+    assert verdict_on(row | {"seeds": 1, "p_holm": BEYOND_CHANCE}) == "within chance"
     assert (chance(0.0004), chance(0.0014), chance(1.0)) == ("< 0.001", "0.001", "1.000")
 
 

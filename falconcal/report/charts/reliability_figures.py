@@ -26,7 +26,7 @@ CAPTION = (
 )
 
 
-def reliability_figure(results: Results) -> Figure:
+def reliability_by_shift(results: Results) -> Figure:
     """Return one panel per shift with the methods over each other."""
     bins = reliability_bins(results)
     shares = (polars.col("counts") / polars.col("counts").sum().over("series", "shift")).round(4)

@@ -41,7 +41,7 @@ from falconcal.report.charts.outlier_charts import (
     outlier_tables,
 )
 from falconcal.report.charts.recalibration_charts import recalibration_figures
-from falconcal.report.charts.reliability_figures import reliability_figure
+from falconcal.report.charts.reliability_figures import reliability_by_shift
 from falconcal.report.charts.variant_charts import variant_figures
 from falconcal.report.outcomes import ONE_SEED_NOTE, rests_on_one_seed
 from falconcal.report.pages.explorer import explorer_data
@@ -108,7 +108,9 @@ def sections(results: Results, evidence: StudyEvidence) -> list[Section]:
     """Return all figures in the order of the page."""
     return [
         Section("verdict", "Verdict", [headline_figure(results)]),
-        Section("reliability", "Reliability, methods side by side", [reliability_figure(results)]),
+        Section(
+            "reliability", "Reliability, methods side by side", [reliability_by_shift(results)]
+        ),
         Section("comparison", "Method against method", matrix_figures(results, evidence)),
         Section("variants", "Variants", variant_figures(results)),
         Section("shifts", "Calibration of each shift", [pooled_figure(results)]),

@@ -17,7 +17,7 @@ from falconcal.report.pages.score_page import (
     value_words,
     write_numbers_and_page,
 )
-from falconcal.report.tables.best_cells import best_of
+from falconcal.report.tables.best_cells import best_marks
 
 SIDES = ("better", "worse")
 DIFFERENCE_HEADING = ["File", "Metric", "Difference", "95 % interval", "p", "In words"]
@@ -95,7 +95,7 @@ def _metric_table(both: SideBySide) -> HtmlTable:
     cells: list[list[str | Cell]] = []
     for row, (name, *texts) in enumerate(rows):
         values = {(row, place): text for place, text in enumerate(texts)}
-        best = best_of(values, METRICS[name].better)
+        best = best_marks(values, METRICS[name].better)
         cells.append(
             [name, *(Cell(text, best=(row, place) in best) for (_, place), text in values.items())]
         )

@@ -15,7 +15,7 @@ def best_of_columns(rows: list[list[str]], columns: Iterable[Column]) -> Marks:
     marks: Marks = frozenset()
     for number, column in enumerate(columns, start=BEFORE_FIGURES):
         cells = {(row, number): texts[number] for row, texts in enumerate(rows)}
-        marks |= best_of(cells, column.better)
+        marks |= best_marks(cells, column.better)
     return marks
 
 
@@ -23,11 +23,13 @@ def lowest_of_rows(rows: list[list[str]]) -> Marks:
     """Mark the lowest figure of each row; its first cell is its name."""
     marks: Marks = frozenset()
     for row, (_, *texts) in enumerate(rows):
-        marks |= best_of({(row, place): text for place, text in enumerate(texts, start=1)}, "lower")
+        marks |= best_marks(
+            {(row, place): text for place, text in enumerate(texts, start=1)}, "lower"
+        )
     return marks
 
 
-def best_of(cells: dict[CellIndex, str], better: Better | None) -> Marks:
+def best_marks(cells: dict[CellIndex, str], better: Better | None) -> Marks:
     """Return the positions of the best of several figures; a single one is not marked."""
     values = {cell: value for cell, text in cells.items() for value in _number(text)}
     if len(values) < 2 or better not in ("lower", "higher"):

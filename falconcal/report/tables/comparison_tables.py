@@ -110,7 +110,7 @@ def test_tables(evidence: StudyEvidence) -> list[ComparisonTable]:
     ]
 
 
-def verdict(row: EvidenceRow) -> str:
+def verdict_on(row: EvidenceRow) -> str:
     """Name the better of two methods, if the difference is beyond chance."""
     found = outcome(row)
     named = {"better": row["first"], "worse": row["second"]}
@@ -144,7 +144,7 @@ def _difference_row(row: EvidenceRow, resamples: int) -> list[str]:
         share,
         chance(float(row["p"] or 0)),
         corrected_chance(row, resamples),
-        verdict(row),
+        verdict_on(row),
     ]
 
 
