@@ -70,6 +70,9 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: seed of the split, the weights and the training.
         settings: further settings of ``Falcon`` by name; they replace all others.
 
+    Attributes:
+        module_: the fitted network, which ``recalibrate`` wraps.
+
     Example:
         >>> from sklearn.datasets import load_iris
         >>> rows, labels = load_iris(return_X_y=True)
