@@ -8,7 +8,6 @@ import typer
 
 from falconcal.cli.app import app, split_formats
 from falconcal.cli.options import FiguresOption, JsonOption, PaperOption
-from falconcal.cli.showcase import show_showcase
 from falconcal.cli.terminal import errors, output, print_text, show_summary
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ def _write(
     results: "Results", directory: Path, paper: bool, formats: list[str], json: bool
 ) -> None:
     """Write and show the tables before the figures, which may fail."""
+    from falconcal.cli.showcase import show_showcase
     from falconcal.report import write_page, write_paper, write_tables
 
     evidence = write_tables(results, directory)

@@ -73,7 +73,8 @@ def read_roles(
 ) -> ReportRoles:
     """Return the roles of a table ``[report]``.
 
-    Where ``methods`` are given, names in the table must be among them, and among ``shifts``.
+    Where ``methods`` are given, names in the table must be among them, and among ``shifts``, the
+    known ones: a showcase whose shifts a run leaves out is not shown.
     """
     if not isinstance(values, dict):
         raise UsageError(f"expected a table [report], got {described(values)}.")

@@ -20,6 +20,7 @@ from falconcal.io.parsing import parse_toml
 from falconcal.io.report_roles import read_roles
 from falconcal.methods import make_method, plain_settings
 from falconcal.shifts import (
+    SHIFTS,
     AnyShift,
     Outliers,
     Shift,
@@ -327,7 +328,7 @@ def read_study(
     check_study_shifts(study)
     check_study_methods(study)
     check_study_variants(study)
-    read_roles(study.report, study.methods, study.tested)
+    read_roles(study.report, study.methods, {*SHIFTS, *study.tested})
     return study
 
 
