@@ -176,7 +176,7 @@ def test_make_demo_is_a_command_that_runs(tmp_path: Path) -> None:
     (line,) = [one for one in made.stdout.splitlines() if "falconcal run" in one]
     words = shlex.split(line)
     assert words[0].endswith("falconcal")
-    assert words[1:] == ["run", "digits", "--out", "runs/digits"]
+    assert words[1:] == ["run", "digits", "--threads", "1", "--out", "runs/digits"]
     done = run_here("run", "digits", "--smoke", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("Report: ")
