@@ -79,11 +79,16 @@ def measure(file: Path) -> None:
         for name in VARIANTS:
             known = {(row["variant"], row["seed"]): row for row in read(file)}
             if (name, seed) not in known:
-                limit = known["plain", seed]["validation_ece"] + SLACK if known else 1.0
+                limit = clean_limit(known.get(("plain", seed)))
                 row = {"variant": name, "seed": seed, **trained_row(VARIANTS[name], seed, limit)}
                 with file.open("a") as lines:
                     lines.write(json.dumps(row) + "\n")
                 print(row, flush=True)
+
+
+def clean_limit(plain: Row | None) -> float:
+    """Return the highest clean validation ECE that is allowed; none before plain is trained."""
+    return 1.0 if plain is None else plain["validation_ece"] + SLACK
 
 
 def trained_row(variant: Variant, seed: int, limit: float) -> Row:

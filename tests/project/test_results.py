@@ -24,6 +24,7 @@ from benchmarks import (
     promise,
     promise_networks,
     shift_temperature_settings,
+    timidity,
     wrapper_cost,
 )
 from benchmarks.mnist_tables import Kept
@@ -101,6 +102,11 @@ def test_an_interval_over_seeds_is_student_s() -> None:
     assert does_it_work.shown([0.1, 0.2, 0.3], None) == "0.200 (0.000 to 0.448)"
     assert does_it_work.shown([0.1, 0.3], None) == "0.200"
     assert does_it_work.shown([0.1, 0.3], (0.15, 0.25)) == "0.200 (0.150 to 0.250)"
+
+
+def test_the_limit_of_the_clean_error_is_that_of_plain_training_and_a_slack() -> None:
+    assert timidity.clean_limit({"validation_ece": 0.01}) == pytest.approx(0.03)
+    assert timidity.clean_limit(None) == 1.0
 
 
 def test_people_s_answers_are_written_from_what_is_kept() -> None:
