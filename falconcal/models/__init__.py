@@ -24,7 +24,7 @@ from falconcal.models.cifar_resnet import CifarResNet
 from falconcal.models.efficientnet_lite import EfficientNetLite
 from falconcal.models.lenet import LeNet
 from falconcal.models.mlp import MLP
-from falconcal.models.pixel_recurrent import CellType, PixelRecurrent
+from falconcal.models.pixel_recurrent import CellType, FirstWeights, PixelRecurrent
 from falconcal.models.predict import predict
 from falconcal.models.prepared_model import with_preparation
 from falconcal.models.published_weights import load_published
@@ -109,19 +109,25 @@ def _efficientnet_lite0(dataset: Dataset, trained_blocks: int | None = None) -> 
     return EfficientNetLite(len(dataset.classes), trained_blocks=trained_blocks)
 
 
-def _lstm(dataset: Dataset, hidden: Count = 130) -> nn.Module:
+def _lstm(
+    dataset: Dataset, hidden: Count = 130, first_weights: FirstWeights = "uniform"
+) -> nn.Module:
     """LSTM of 130 over the pixels of an image, one by one."""
-    return _recurrent(dataset, "lstm", hidden)
+    return _recurrent(dataset, "lstm", hidden, first_weights)
 
 
-def _gru(dataset: Dataset, hidden: Count = 250) -> nn.Module:
+def _gru(
+    dataset: Dataset, hidden: Count = 250, first_weights: FirstWeights = "uniform"
+) -> nn.Module:
     """GRU of 250 over the pixels of an image, one by one."""
-    return _recurrent(dataset, "gru", hidden)
+    return _recurrent(dataset, "gru", hidden, first_weights)
 
 
-def _recurrent(dataset: Dataset, kind: CellType, hidden: int) -> nn.Module:
+def _recurrent(
+    dataset: Dataset, kind: CellType, hidden: int, first_weights: FirstWeights
+) -> nn.Module:
     channels, _ = _image(dataset, kind)
-    return PixelRecurrent(len(dataset.classes), channels, kind, hidden)
+    return PixelRecurrent(len(dataset.classes), channels, kind, hidden, first_weights=first_weights)
 
 
 def _text_lstm(dataset: Dataset, hidden: Count = 130, width: Count = 100) -> nn.Module:

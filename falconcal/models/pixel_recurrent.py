@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 CellType = Literal["lstm", "gru"]
+FirstWeights = Literal["uniform", "orthogonal"]
 RECURRENT_LAYERS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -18,6 +19,9 @@ class PixelRecurrent(nn.Module):
         hidden: The width of the recurrent layer.
         dropout: The probability that an input of the layer is dropped; the dropout of ``nn.LSTM``
             does nothing with one layer.
+        first_weights: ``"uniform"`` is what torch draws. With ``"orthogonal"`` recurrent weights
+            are orthogonal per gate, biases zero and the forget gate open (bias 1): hundreds of
+            steps are learned in a few hundred batches, where uniform weights learn nothing yet.
 
     Example:
         >>> import torch
@@ -33,10 +37,13 @@ class PixelRecurrent(nn.Module):
         kind: CellType = "lstm",
         hidden: int = 130,
         dropout: float = 0.0,
+        first_weights: FirstWeights = "uniform",
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.layer = RECURRENT_LAYERS[kind](channels, hidden, batch_first=True)
+        if first_weights == "orthogonal":
+            draw_orthogonal(self.layer)
         self.classifier = nn.Linear(hidden, classes)
 
     def forward(self, images: Tensor) -> Tensor:  # (N, channels, H, W) -> (N, classes)
@@ -44,3 +51,18 @@ class PixelRecurrent(nn.Module):
         states, _ = self.layer(self.dropout(pixels))  # (N, H W, hidden)
         logits: Tensor = self.classifier(states[:, -1])
         return logits
+
+
+def draw_orthogonal(layer: nn.LSTM | nn.GRU) -> None:
+    """Draw first weights that carry a state far: orthogonal per gate, the forget gate open."""
+    for name, weight in layer.named_parameters():
+        if name.startswith("weight_hh"):  # (gates H, H)
+            for gate in weight.detach().split(layer.hidden_size):
+                nn.init.orthogonal_(gate)
+        elif name.startswith("weight_ih"):
+            nn.init.xavier_uniform_(weight)
+        else:
+            nn.init.zeros_(weight)
+    if isinstance(layer, nn.LSTM):  # torch's order of gates: input, forget, cell, output
+        forget = slice(layer.hidden_size, 2 * layer.hidden_size)
+        nn.init.ones_(layer.bias_ih_l0.detach()[forget])

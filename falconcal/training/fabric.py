@@ -29,7 +29,7 @@ def is_plain(fabric: Fabric) -> bool:
     """Return whether Fabric's wrappers change nothing: one process, the weights' own precision."""
     strategy = fabric.strategy
     alone = type(strategy) is SingleDeviceStrategy and type(strategy.precision) is Precision
-    return alone and not fabric._callbacks
+    return alone and not getattr(fabric, "_callbacks", True)  # a private name of Fabric
 
 
 def conversion(fabric: Fabric, model: nn.Module) -> Callable[[Inputs], Inputs]:

@@ -2,7 +2,8 @@
 
 On the small network of a table the surroundings (a profiler's record, hooks, grouping by device)
 take three quarters of an optimiser's step, and that is a sixth of the whole step. The kernel is the
-same, and so are the bits.
+same, and so are the bits. torch keeps these names private: where one of them is missing, the
+optimiser takes its own step.
 """
 
 from collections.abc import Callable
@@ -36,13 +37,15 @@ def forget_gradients(optimizer: Any) -> None:
 
 
 def _alone(optimizer: Optimizer) -> bool:
-    """Return whether there is one group of weights, and neither hooks nor a schedule wait."""
-    hooks = (
-        optimizer._optimizer_step_pre_hooks,
-        optimizer._optimizer_step_post_hooks,
-        torch_optimizer._global_optimizer_pre_hooks,
-        torch_optimizer._global_optimizer_post_hooks,
-    )
+    """Return whether there is one group of weights, and neither hooks nor a schedule wait.
+
+    Hooks that are not where torch keeps them today count as there.
+    """
+    hooks = [getattr(optimizer, f"_optimizer_step_{when}_hooks", True) for when in ("pre", "post")]
+    hooks += [
+        getattr(torch_optimizer, f"_global_optimizer_{when}_hooks", True)
+        for when in ("pre", "post")
+    ]
     counted = "step" in vars(optimizer)  # a schedule counts the calls
     return len(optimizer.param_groups) == 1 and not counted and not any(hooks)
 
@@ -100,4 +103,13 @@ def _sgd(optimizer: SGD, weights: list[Tensor]) -> bool:
     return True
 
 
-KERNELS: dict[type, Callable[[Any, list[Tensor]], bool]] = {Adam: _adam, SGD: _sgd}
+Kernel = Callable[[Any, list[Tensor]], bool]
+
+
+def kernels_of(functions: Any) -> dict[type, Kernel]:
+    """Return the kernels by optimiser, or none where torch has one of the functions no more."""
+    needed = ("_foreach_add_", "_fused_adam_", "_fused_sgd_")
+    return {Adam: _adam, SGD: _sgd} if all(hasattr(functions, name) for name in needed) else {}
+
+
+KERNELS = kernels_of(torch)

@@ -30,7 +30,7 @@ from falconcal.models import (
     predict,
 )
 from falconcal.models.cifar_resnet import PaddedShortcut
-from falconcal.models.pixel_recurrent import CellType
+from falconcal.models.pixel_recurrent import CellType, FirstWeights
 from tests.helpers.small_data import data_for
 
 
@@ -366,3 +366,25 @@ def test_a_file_that_needs_pickle_is_not_read(tmp_path: Path) -> None:
         make_model("lenet", data_for("lenet"), weights=tmp_path / "list.pth")
     with pytest.raises(UserError, match=r"no file of weights at .*none\.pth"):
         make_model("lenet", data_for("lenet"), weights=tmp_path / "none.pth")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_orthogonal_first_weights_keep_lengths_and_open_the_forget_gate(kind: CellType) -> None:
+    layer = PixelRecurrent(kind=kind, hidden=6, first_weights="orthogonal").layer
+    for gate in layer.weight_hh_l0.split(6):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(6))
+    biases = torch.stack([layer.bias_ih_l0, layer.bias_hh_l0]).sum(0).split(6)
+    expected = [0.0, 1.0, 0.0, 0.0] if kind == "lstm" else [0.0, 0.0, 0.0]
+    assert [bias.unique().tolist() for bias in biases] == [[value] for value in expected]
+
+
+def test_with_orthogonal_first_weights_the_first_pixel_of_196_still_counts() -> None:
+    def weight_of_first_pixel(first_weights: FirstWeights) -> float:
+        torch.manual_seed(0)
+        image = torch.rand(4, 1, 14, 14, requires_grad=True)
+        PixelRecurrent(hidden=40, first_weights=first_weights)(image).square().sum().backward()
+        assert image.grad is not None
+        return float(image.grad[..., 0, 0].norm() / image.grad[..., -1, -1].norm())
+
+    assert weight_of_first_pixel("uniform") < 1e-12
+    assert weight_of_first_pixel("orthogonal") > 1e6 * weight_of_first_pixel("uniform")

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
+from falconcal.training import fused_kernels
 from falconcal.training.fused_kernels import forget_gradients, take_step
 
 MAKERS: dict[str, Callable[[Any], Optimizer]] = {
@@ -100,3 +101,21 @@ def test_the_kernel_alone_is_used_for_plain_adam(monkeypatch: pytest.MonkeyPatch
         if number == 1:
             monkeypatch.setattr(Adam, "step", lambda _: pytest.fail("the whole step was taken"))
         take_step(optimizer)
+
+
+def test_without_torchs_private_names_the_optimiser_takes_its_own_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, taken = network(), []
+    optimizer = MAKERS["sgd"](list(model.parameters()))
+    monkeypatch.delattr(fused_kernels.torch_optimizer, "_global_optimizer_pre_hooks")
+    monkeypatch.setattr(SGD, "step", lambda _: taken.append(True))
+    backward(model, 0)
+    take_step(optimizer)
+    assert taken == [True]
+
+
+def test_a_torch_that_lacks_a_kernel_has_none() -> None:
+    assert fused_kernels.kernels_of(torch) == fused_kernels.KERNELS
+    assert set(fused_kernels.KERNELS) == {Adam, SGD}
+    assert fused_kernels.kernels_of(object()) == {}
