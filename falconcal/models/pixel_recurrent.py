@@ -55,14 +55,11 @@ class PixelRecurrent(nn.Module):
 
 def draw_orthogonal(layer: nn.LSTM | nn.GRU) -> None:
     """Draw first weights that carry a state far: orthogonal per gate, the forget gate open."""
-    for name, weight in layer.named_parameters():
-        if name.startswith("weight_hh"):  # (gates H, H)
-            for gate in weight.detach().split(layer.hidden_size):
-                nn.init.orthogonal_(gate)
-        elif name.startswith("weight_ih"):
-            nn.init.xavier_uniform_(weight)
-        else:
-            nn.init.zeros_(weight)
+    hidden, weights = layer.hidden_size, dict(layer.named_parameters())
+    for gate in range(0, len(weights["weight_hh_l0"]), hidden):  # (gates H, H)
+        nn.init.orthogonal_(weights["weight_hh_l0"].detach()[gate : gate + hidden])
+    nn.init.xavier_uniform_(weights["weight_ih_l0"])
+    for bias in ("bias_ih_l0", "bias_hh_l0"):
+        nn.init.zeros_(weights[bias])
     if isinstance(layer, nn.LSTM):  # torch's order of gates: input, forget, cell, output
-        forget = slice(layer.hidden_size, 2 * layer.hidden_size)
-        nn.init.ones_(layer.bias_ih_l0.detach()[forget])
+        nn.init.ones_(weights["bias_ih_l0"].detach()[hidden : 2 * hidden])

@@ -371,9 +371,10 @@ def test_a_file_that_needs_pickle_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_orthogonal_first_weights_keep_lengths_and_open_the_forget_gate(kind: CellType) -> None:
     layer = PixelRecurrent(kind=kind, hidden=6, first_weights="orthogonal").layer
-    for gate in layer.weight_hh_l0.split(6):
+    weights = dict(layer.named_parameters())
+    for gate in torch.split(weights["weight_hh_l0"], 6):
         torch.testing.assert_close(gate @ gate.T, torch.eye(6))
-    biases = torch.stack([layer.bias_ih_l0, layer.bias_hh_l0]).sum(0).split(6)
+    biases = torch.split(weights["bias_ih_l0"] + weights["bias_hh_l0"], 6)
     expected = [0.0, 1.0, 0.0, 0.0] if kind == "lstm" else [0.0, 0.0, 0.0]
     assert [bias.unique().tolist() for bias in biases] == [[value] for value in expected]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, Adam, Optimizer
+from torch.optim import optimizer as torch_optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from falconcal.training import fused_kernels
@@ -108,7 +109,7 @@ def test_without_torchs_private_names_the_optimiser_takes_its_own_step(
 ) -> None:
     model, taken = network(), []
     optimizer = MAKERS["sgd"](list(model.parameters()))
-    monkeypatch.delattr(fused_kernels.torch_optimizer, "_global_optimizer_pre_hooks")
+    monkeypatch.delattr(torch_optimizer, "_global_optimizer_pre_hooks")
     monkeypatch.setattr(SGD, "step", lambda _: taken.append(True))
     backward(model, 0)
     take_step(optimizer)
