@@ -18,6 +18,7 @@ from benchmarks import (
     entropy_weight,
     estimator_cost,
     metric_speed,
+    minilm_results,
     mnist_results,
     natural_shifts,
     people_answers,
@@ -68,6 +69,11 @@ def test_the_promise_on_a_network_is_written_from_what_is_kept(name: str) -> Non
 
 def test_the_page_of_all_studies_is_written_from_what_is_kept() -> None:
     assert (PAGES / "does_it_work.md").read_text() == does_it_work.page()
+
+
+def test_the_figures_of_minilm_are_written_from_what_is_kept() -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    assert page == put_between(page, "MiniLM", "minilm_results", minilm_results.shown())
 
 
 def test_the_share_of_nearer_cases_by_hand() -> None:
