@@ -23,14 +23,13 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from benchmarks.pages import write_between
+from falconcal.core.layout import to_channels_last, weights_to_channels_last
 from falconcal.data import load_dataset, subset_all_parts
 from falconcal.methods import L2Dropout
 from falconcal.metrics import accuracy, expected_calibration_error
 from falconcal.models import VGG, make_model
 from falconcal.models.predict import predict
-from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.precision import Precision
-from falconcal.training.step import to_channels_last
 
 HALF: Precision = "bf16-mixed"
 FULL: Precision = "32-true"

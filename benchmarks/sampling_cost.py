@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from benchmarks.cost_page import sampling, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
+from falconcal.core.layout import to_channels_last, weights_to_channels_last
 from falconcal.methods import MCDropout
 from falconcal.models import VGG, LeNet
-from falconcal.training.model_setup import weights_to_channels_last
-from falconcal.training.step import to_channels_last
 
 SAMPLES = 50
 # network, images, how often it is timed

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from benchmarks.pages import table, write_between
 from benchmarks.timing import Figures, cpu_time, repeated, shown, write_figures
+from falconcal.core.layout import to_channels_last, weights_to_channels_last
 from falconcal.data import Bounds, Examples
 from falconcal.models import LeNet, ResNet
 from falconcal.recalibration import ShiftTemperature
-from falconcal.training.model_setup import weights_to_channels_last
-from falconcal.training.step import to_channels_last
 
 STORED = (250, 500, 1000, 2000)
 # network, shape of an image, how often it is timed

@@ -28,6 +28,7 @@ from torch import nn
 
 from benchmarks.cost_page import QUARTER, with_goals, write_page
 from benchmarks.timing import cpu_time, repeated, write_figures
+from falconcal.core.layout import to_channels_last, weights_to_channels_last
 from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.data import Bounds
 from falconcal.methods import Falcon, L2Dropout
@@ -35,10 +36,8 @@ from falconcal.models import VGG, LeNet, PixelRecurrent, TokenTransformer
 from falconcal.shifts import SHIFTS
 from falconcal.shifts.affine import AFFINE_FAMILIES
 from falconcal.training import Objective, Step
-from falconcal.training.model_setup import weights_to_channels_last
 from falconcal.training.precision import Precision
 from falconcal.training.run_steps import run_steps
-from falconcal.training.step import to_channels_last
 
 IMAGES, SCIPY_IMAGES, AFFINE_ROUNDS = 10_000, 100, 3
 

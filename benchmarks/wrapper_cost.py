@@ -24,10 +24,9 @@ from torch import Tensor, nn
 from benchmarks.pages import table, write_between
 from benchmarks.timing import Figures, cpu_time, repeated, shown, write_figures
 from falconcal import Bounds, Falcon, FalconStep, L2Dropout
+from falconcal.core.layout import to_channels_last, weights_to_channels_last
 from falconcal.models import LeNet
 from falconcal.training import calibration_loss, predictive_entropy_loss
-from falconcal.training.model_setup import weights_to_channels_last
-from falconcal.training.step import to_channels_last
 
 EPSILON, WEIGHT, RATE, CALIBRATION_RATE, SEED = 0.1, 0.1, 1e-3, 0.05, 0
 MINILM = {

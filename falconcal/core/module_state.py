@@ -100,29 +100,6 @@ def to_weights_dtype(model: nn.Module, inputs: InputsT) -> InputsT:
     return map_inputs(convert, inputs)
 
 
-def to_model_device(model: nn.Module, inputs: InputsT) -> InputsT:
-    """Return inputs where the model's weights are, floating-point ones in the weights' own type.
-
-    Grey images get channels last in memory, which changes nothing but the speed.
-    """
-    weight = next(model.parameters(), torch.empty(0))
-
-    def move(one: Tensor) -> Tensor:
-        grey = one.ndim == 4 and one.shape[1] == 1
-        return (channels_last(one) if grey else one).to(weight.device)
-
-    return to_weights_dtype(model, map_inputs(move, inputs))
-
-
-def channels_last(images: Tensor) -> Tensor:
-    """Return images (N, C, H, W) with channels last in memory: convolutions on CPUs run faster."""
-    images = images.contiguous(memory_format=torch.channels_last)
-    if images.shape[1] == 1:  # fits both layouts; only the strides make it channels last
-        height, width = images.shape[2:]
-        images = images.as_strided(images.shape, (height * width, 1, width, 1))
-    return images
-
-
 def submodules_in_eval(model: nn.Module) -> list[nn.Module]:
     """Return the parts that are in inference mode though the model is not."""
     return [part for part in model.modules() if not part.training] if model.training else []

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs, call_model, main_of, with_main
-from falconcal.core.module_state import inference_mode_of, to_model_device
+from falconcal.core.module_state import inference_mode_of
 from falconcal.errors import UserError
 
 logger = logging.getLogger("falconcal.perturbation_point")

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from falconcal.core.layout import to_model_device
 from falconcal.core.method import Method
 from falconcal.core.model_inputs import call_model
-from falconcal.core.module_state import explain_model_errors, to_model_device
+from falconcal.core.module_state import explain_model_errors
 from falconcal.core.registry import look_up
 from falconcal.core.settings import call_checked, check_settable
 from falconcal.core.trust import CodeKind, Trust, returns

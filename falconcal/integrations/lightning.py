@@ -7,6 +7,11 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from falconcal.core.batch import USUAL_FORM, Batch, read_batch
+from falconcal.core.layout import (
+    match_weight_layout,
+    prefer_channels_last,
+    weights_to_channels_last,
+)
 from falconcal.core.model_inputs import Inputs, call_model, packed
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
 from falconcal.core.settings import as_dict
@@ -19,7 +24,7 @@ from falconcal.metrics import (
     negative_log_likelihood,
 )
 from falconcal.metrics.predictions import Predictions, Scores
-from falconcal.training.model_setup import set_dropout, weights_to_channels_last
+from falconcal.training.model_setup import set_dropout
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (
     Step,
@@ -149,6 +154,7 @@ class FalconModule(LightningModule):  # type: ignore[misc]
         bounds = bounds_of(loader, self.falcon.bounds, inputs)
         check_batch(inputs, labels, bounds)
         if self._point is None:
+            self._lay_out(inputs)
             self._point = find_perturbation_point(self.model, inputs)
         return StepContext(
             model=self.model,
@@ -159,6 +165,12 @@ class FalconModule(LightningModule):  # type: ignore[misc]
             perturbation_point=self._point,
             processes=self._processes(),
         )
+
+    def _lay_out(self, inputs: Inputs) -> None:
+        """Go back to the usual layout in memory where the model takes no other."""
+        prefer_channels_last(self.model, inputs)
+        for optimizer in self.trainer.optimizers:
+            match_weight_layout(optimizer)
 
     def _run_waiting(self) -> None:
         steps, self._waiting = self._waiting, []

@@ -12,6 +12,11 @@ from torch.optim import Optimizer
 from falconcal.core.array_conversion import as_tensor
 from falconcal.core.batch import Batch, BatchForm, read_batch
 from falconcal.core.distributed import rank, sum_over_processes, world_size
+from falconcal.core.layout import (
+    match_weight_layout,
+    prefer_channels_last,
+    weights_to_channels_last,
+)
 from falconcal.core.model_inputs import Inputs, ModelInputs
 from falconcal.core.module_state import (
     check_module,
@@ -22,11 +27,7 @@ from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.errors import UserError, described
 from falconcal.methods.falcon import Falcon
 from falconcal.training.fabric import conversion, set_up
-from falconcal.training.model_setup import (
-    match_weight_layout,
-    set_dropout,
-    weights_to_channels_last,
-)
+from falconcal.training.model_setup import set_dropout
 from falconcal.training.precision import check_precision, of_precision
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (
@@ -158,8 +159,10 @@ class FalconStep:
 
     def _set_up(self, fabric: Fabric, optimizer: Optimizer) -> None:
         check_precision(fabric)
-        self._fabric, both = fabric, [optimizer, self.calibration_optimizer]
-        self._wrapped, self._optimizers = set_up(fabric, self.model, both, move_to_device=False)
+        self._fabric, self._bare_optimizers = fabric, [optimizer, self.calibration_optimizer]
+        self._wrapped, self._optimizers = set_up(
+            fabric, self.model, self._bare_optimizers, move_to_device=False
+        )
         self._processes = TrainingProcesses.of(fabric)
         if self._bare is not self.model and fabric.world_size == 1:  # a wrapper of the user's own
             self._processes = TrainingProcesses(world_size(), sum_over_processes, rank())
@@ -171,12 +174,19 @@ class FalconStep:
 
     def _step(self, batch: Batch) -> Step:
         if self._context is None:
+            self._lay_out(batch[0])
             self._context = self._context_for(batch[0])
         epoch = self._checked_epoch()
         if epoch == self._finished + 1:  # as fit does, in the first epoch alone
             check_batch(*batch, self._context.bounds)
         self._batch += 1
         return make_step(self._context, batch, epoch, self.falcon.epochs, self._batch - 1)
+
+    def _lay_out(self, inputs: Inputs) -> None:
+        """Go back to the usual layout in memory where the model takes no other."""
+        prefer_channels_last(self._bare, inputs)
+        for optimizer in self._bare_optimizers:
+            match_weight_layout(optimizer)
 
     def _context_for(self, inputs: Inputs) -> StepContext:
         """Return what all steps have in common, found on the first batch."""

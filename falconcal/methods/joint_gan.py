@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs, call_model, main_of
-from falconcal.core.module_state import at_least_float32, frozen_weights, to_model_device
+from falconcal.core.module_state import at_least_float32, frozen_weights
 from falconcal.core.settings import Count, LearningRate, NonNegative, settings
 from falconcal.data import Batches, Bounds
 from falconcal.errors import UserError

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.batch import checked_batches
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import call_model, packed
-from falconcal.core.module_state import inference_mode_of, to_model_device
+from falconcal.core.module_state import inference_mode_of
 from falconcal.core.randomness import seeded_random
 from falconcal.core.settings import Count, PositiveNumber, settings
 from falconcal.data import Batches

@@ -1,5 +1,6 @@
 """Run a model on data, batch by batch, and return its predictions."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -8,18 +9,18 @@ from torch import Tensor, nn
 
 from falconcal.core import distributed
 from falconcal.core.batch import check_batches, checked_batches, shape_of
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs, call_model
 from falconcal.core.module_state import (
     check_module,
     explain_model_errors,
     flush_denormals,
     inference_mode_of,
-    to_model_device,
 )
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
 from falconcal.data.input_checks import check_inputs
 from falconcal.data.sharding import Shard, shard_of
-from falconcal.errors import UserError
+from falconcal.errors import CalibrationWarning, UserError
 from falconcal.metrics.predictions import Predictions
 
 
@@ -96,6 +97,7 @@ def predict_batch(
     ):
         logits = forward(to_model_device(model, inputs))
     check_logits(logits, len(inputs), len(classes) if classes else None)
+    warn_of_probabilities(logits)
     return Predictions.from_logits(logits.cpu(), labels.cpu())
 
 
@@ -107,4 +109,16 @@ def check_logits(logits: Tensor, examples: int, classes: int | None) -> None:
         raise UserError(
             f"expected logits of shape ({examples}, {width}) from the model, got "
             f"{shape_of(logits)}: does its last layer have one output per class?"
+        )
+
+
+def warn_of_probabilities(logits: Tensor) -> None:
+    """Warn of outputs that a softmax has left: another one would make all of them timid."""
+    several = len(logits) > 1 and bool((logits >= 0).all())
+    if several and bool(((logits.double().sum(1) - 1).abs() < 1e-3).all()):
+        warnings.warn(
+            "the model's outputs are probabilities, each row of sum 1, where logits are expected: "
+            "leave out its last softmax, or return the logarithm of what it gives.",
+            CalibrationWarning,
+            stacklevel=2,
         )

@@ -7,8 +7,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs
-from falconcal.core.module_state import to_model_device
 from falconcal.core.settings import Count, Seed, settings
 from falconcal.data import Examples
 from falconcal.recalibration.calibrator import Calibrator

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.hashing import keyed_bits, text_key
+from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs
-from falconcal.core.module_state import flush_denormals, inference_mode_of, to_model_device
+from falconcal.core.module_state import flush_denormals, inference_mode_of
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
 from falconcal.recalibration.buffers import size_buffers_as_stored

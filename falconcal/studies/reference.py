@@ -13,6 +13,7 @@ from pathlib import Path
 from torch import nn
 
 from falconcal.core import distributed
+from falconcal.core.layout import prefer_channels_last
 from falconcal.core.method import Method, chooses_epoch
 from falconcal.data import PREDICTION_BATCH_SIZE, Dataset
 from falconcal.io.output_folder import DEFAULT_VARIANT, REFERENCE_VARIANT, WEIGHTS_FILE, RunKey
@@ -25,7 +26,6 @@ from falconcal.studies.study import Study
 from falconcal.studies.study_checks import REFERENCE_METHOD
 from falconcal.training import History, TrainingMethod
 from falconcal.training.history import on_weights
-from falconcal.training.model_setup import weights_to_channels_last
 
 REFERENCE_RUN = RunKey(REFERENCE_VARIANT, REFERENCE_METHOD, 0)
 PLAIN_RUN = RunKey(DEFAULT_VARIANT, REFERENCE_METHOD, 0)
@@ -100,5 +100,6 @@ def load_reference(
     file = find_reference(study, store)
     assert file is not None
     model = load_weights(file, make_study_model(study, dataset))
-    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
+    # as in training: the memory layout changes rounding
+    prefer_channels_last(model, dataset.validation.head(2).inputs)
     return model

@@ -13,6 +13,7 @@ import polars
 from torch import nn
 
 from falconcal.core import distributed
+from falconcal.core.layout import prefer_channels_last
 from falconcal.core.method import Method, build_untrained, chooses_epoch, with_seed
 from falconcal.core.registry import name_and_settings
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset
@@ -59,7 +60,6 @@ from falconcal.studies.store import Store
 from falconcal.studies.study import Study
 from falconcal.training import History, TrainingMethod, on_epoch
 from falconcal.training.criterion import ShiftedValidation
-from falconcal.training.model_setup import weights_to_channels_last
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,8 @@ def _judge(
     """Keep the best epoch of a training that has ended; its time is counted here too."""
     watch, history = Stopwatch(), History()
     structure = build_untrained(method, make_study_model(study, dataset, method.seed))
-    weights_to_channels_last(structure)  # as in training: the memory layout changes rounding
+    # as in training: the memory layout changes rounding
+    prefer_channels_last(structure, dataset.validation.head(2).inputs)
     with history.recording(), on_epoch(reporter.epoch):
         model = judge_epochs(held, method, structure, validation)
     spent = with_seconds_of(held.recorded()[1], watch.read("training"))
@@ -310,7 +311,8 @@ def load_run_model(
     """Return the model of a finished run, which the method fitted."""
     structure = build_untrained(method, make_study_model(study, dataset, run.seed))
     model = load_weights(run.folder(store.directory) / WEIGHTS_FILE, structure)
-    weights_to_channels_last(model)  # as in training: the memory layout changes rounding
+    # as in training: the memory layout changes rounding
+    prefer_channels_last(model, dataset.validation.head(2).inputs)
     return model
 
 

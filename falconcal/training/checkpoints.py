@@ -20,13 +20,13 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 from torch.optim import Optimizer
 
+from falconcal.core.layout import match_weight_layout
 from falconcal.core.settings import Count, renamed_settings, settings, with_later_settings
 from falconcal.errors import UserError
 from falconcal.io.atomic import as_path
 from falconcal.io.tensors import read_tensors, write_tensors
 from falconcal.training.criterion import CriterionResult
 from falconcal.training.history import EpochRecord
-from falconcal.training.model_setup import match_weight_layout
 from falconcal.training.selection import Candidate, EpochSelector
 from falconcal.training.state import (
     RandomState,

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from falconcal.core.batch import check_batches, check_reiterable, checked_batches
+from falconcal.core.layout import prefer_channels_last
 from falconcal.core.model_inputs import Inputs
 from falconcal.core.module_state import check_module, submodules_in_eval, to_weights_dtype
 from falconcal.core.perturbation_point import PerturbationPoint, find_perturbation_point
@@ -26,7 +27,7 @@ from falconcal.training.batches import batches_of_process, count_examples
 from falconcal.training.checkpoints import Checkpoint
 from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT, TrainingSettings
 from falconcal.training.fabric import conversion, set_up
-from falconcal.training.model_setup import set_dropout, weights_to_channels_last
+from falconcal.training.model_setup import set_dropout
 from falconcal.training.objectives import Objective
 from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe
 from falconcal.training.step import (
@@ -106,8 +107,9 @@ def make_context(fabric: Fabric, task: TrainingTask) -> TrainingContext:
         check_reiterable(task.validation, "validation")
     if task.settings.dropout is not None:
         set_dropout(task.model, task.settings.dropout)
-    steps, networks = _inspect_data(task)
-    weights_to_channels_last(task.model)
+    inputs = _first_inputs(task)
+    prefer_channels_last(task.model, inputs)
+    steps, networks = _inspect_data(task, inputs)
     resting = submodules_in_eval(task.model)
     objectives = with_own_optimizer(task.objectives, task.recipe)
     optimizers = [_optimizer(one, _network_of(one, task, networks)) for one in objectives]
@@ -140,12 +142,11 @@ def with_own_optimizer(objectives: list[Objective], recipe: Recipe) -> list[Obje
     return [*objectives[:first], own, *objectives[first + 1 :]]
 
 
-def _inspect_data(task: TrainingTask) -> tuple[StepContext, dict[str, nn.Module]]:
+def _inspect_data(task: TrainingTask, inputs: Inputs) -> tuple[StepContext, dict[str, nn.Module]]:
     """Return what the data says of the steps, and auxiliary networks for such inputs."""
     objectives = task.objectives
     counted = any(objective.counts_examples for objective in objectives)
     examples = count_examples(task.train) if counted else None
-    inputs = _first_inputs(task)
     bounds = bounds_of(task.train, task.stated_bounds, inputs)
     perturbed = any(objective.perturbs for objective in objectives)
     point = find_perturbation_point(task.model, inputs) if perturbed else PerturbationPoint()

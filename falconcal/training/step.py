@@ -14,12 +14,9 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from falconcal.core.batch import Batch
+from falconcal.core.layout import has_channels_last, to_channels_last
 from falconcal.core.model_inputs import Inputs, call_model, main_of, map_inputs
-from falconcal.core.module_state import (
-    channels_last,
-    explain_model_errors,
-    layers_with_statistics,
-)
+from falconcal.core.module_state import explain_model_errors, layers_with_statistics
 from falconcal.core.perturbation_point import PerturbationPoint
 from falconcal.core.randomness import combined_seed
 from falconcal.data import Batches, Bounds
@@ -103,6 +100,7 @@ class Step:
         targets: The labels as distributions, (N, C), where they are soft.
         base_loss: The loss of one example; the cross-entropy unless another was given.
         statistics: The layers of the model that gather running statistics; None looks for them.
+        images_last: Whether images are given with channels last, as the model's weights are.
 
     Example:
         >>> import torch
@@ -134,6 +132,7 @@ class Step:
     targets: Tensor | None = None  # (N, C)
     base_loss: ExampleLoss = PLAIN_LOSS
     statistics: tuple[nn.Module, ...] | None = None
+    images_last: bool = False
 
     @property
     def layers_with_statistics(self) -> tuple[nn.Module, ...]:
@@ -173,8 +172,8 @@ class Step:
             # the value is the point's, and the gradient still reaches the embedding
             clean = self.point()
             point = point + (clean - clean.detach())
-        elif point.ndim == 4 and not point.requires_grad:
-            point = channels_last(point)  # arithmetic does not keep the layout of grey images
+        elif self.images_last and not point.requires_grad:
+            point = to_channels_last(point)  # arithmetic does not keep that of grey images
         return self._checked(self.perturbation_point.run(self.model, self.inputs, point))
 
     def mean(self, values: Tensor) -> Tensor:
@@ -232,11 +231,20 @@ class StepContext:
         """The layers of the model that gather running statistics, looked for once."""
         return layers_with_statistics(self.model)
 
+    @cached_property
+    def images_last(self) -> bool:
+        """Whether images are given with channels last, as the weights are stored."""
+        return has_channels_last(self.model)
+
+    def as_leaf(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of a batch as a fresh leaf, images in the layout of the weights."""
+        return (to_channels_last(tensor) if self.images_last else tensor).detach()
+
 
 def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index: int) -> Step:
     """Return the step of a batch, which is number ``index`` of its epoch, from 0."""
     inputs, labels = batch
-    inputs = map_inputs(to_channels_last, context.convert(inputs))
+    inputs = map_inputs(context.as_leaf, context.convert(inputs))
     labels = labels.to(inputs.device).long()
     return Step(
         model=context.wrapped,
@@ -256,12 +264,8 @@ def make_step(context: StepContext, batch: Batch, epoch: int, epochs: int, index
         targets=None if batch.targets is None else batch.targets.to(labels.device),
         base_loss=context.base_loss,
         statistics=context.statistics,
+        images_last=context.images_last,
     )
-
-
-def to_channels_last(inputs: Tensor) -> Tensor:
-    """Return a fresh leaf, images with channels last."""
-    return (channels_last(inputs) if inputs.ndim == 4 else inputs).detach()
 
 
 def batch_random(seed: int, epoch: int, index: int) -> torch.Generator:

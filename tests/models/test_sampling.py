@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.hashing import content_keys
+from falconcal.core.layout import weights_to_channels_last
 from falconcal.core.perturbation_point import input_gradient
 from falconcal.core.randomness import combined_seed, seeded_random
 from falconcal.errors import UserError
@@ -17,7 +18,6 @@ from falconcal.methods import METHODS
 from falconcal.models import LeNet, PixelRecurrent, TokenTransformer, sampling
 from falconcal.models.keyed_masks import KeyedMasks
 from falconcal.models.sampling import SampledModel, mean_probabilities
-from falconcal.training.model_setup import weights_to_channels_last
 
 
 def is_dropout(layer: nn.Module) -> bool:

@@ -176,7 +176,10 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CollapseWarning")
 @pytest.mark.parametrize(("place", "code"), blocks(), ids=[place for place, _ in blocks()])
-def test_python_in_the_docs_runs(place: str, code: str) -> None:
+def test_python_in_the_docs_runs(
+    place: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the files go that some of them write
     if "lightning" in code:
         pytest.importorskip("lightning")  # an extra
         warnings.simplefilter("default")  # it warns of much that is none of ours

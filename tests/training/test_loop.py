@@ -15,7 +15,7 @@ from falconcal.training import CollapseWarning, History, Objective, Step
 from falconcal.training.common_settings import TrainingSettings
 from falconcal.training.loop import fit_objectives
 from falconcal.training.model_setup import set_dropout
-from falconcal.training.step import bounds_of, to_channels_last
+from falconcal.training.step import bounds_of
 from tests.helpers.small_data import small_network, stripes
 
 # a few steps teach these networks little, and falconcal rightly says so
@@ -313,15 +313,3 @@ def test_batch_norm_with_a_batch_of_one_says_what_to_do(tiny: Dataset) -> None:
     model = nn.Sequential(small_network(), nn.BatchNorm1d(3))
     with pytest.raises(UserError, match="batch norm, got a batch of 1: choose another batch size"):
         L2Dropout(epochs=1).fit(model, tiny.train.batches(89), tiny.validation.batches())
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_are_laid_out_with_channels_last_also_when_there_is_one(channels: int) -> None:
-    images = torch.rand(2, channels, 4, 5)[1:]
-    for given in (images, images.transpose(2, 3)):
-        laid = to_channels_last(given)
-        assert torch.equal(laid, given)
-        rows, columns = given.shape[2:]
-        assert laid.stride() == (rows * columns * channels, 1, columns * channels, channels)
-        seen = nn.functional.conv2d(laid, torch.rand(2, channels, 3, 3))
-        assert seen.is_contiguous(memory_format=torch.channels_last)  # so the next layers have it
