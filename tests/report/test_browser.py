@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from falconcal.metrics.predictions import Predictions
 from falconcal.report import study_evidence, write_report
 from falconcal.report.pages.score_page import write_score_page
 from tests.helpers import chromium as chromium_module
-from tests.helpers.chromium import Page, chromium, every, find_chromium
+from tests.helpers.chromium import Page, every, find_chromium
 from tests.helpers.report_study import MICRO, make_study
 
 if TYPE_CHECKING:
@@ -33,21 +32,6 @@ SECONDS: dict[str, list[float | None]] = {
 RANKED = ["falcon", "dropout", SLY]  # by the mean micro ECE
 OPACITY = "(mark) => Number(getComputedStyle(mark).opacity)"
 LINES = every("#ece-by-level .mark-line path")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    # not for the whole session: Playwright's event loop would be in the way of other tests' own
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: "Browser") -> Iterator[Page]:
-    opened = Page(browser)
-    opened.resize(1440)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The report of many methods in a real Chromium: a few stand out, the rest can be found; axe."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from falconcal.evaluation.side_by_side import assess_together
 from falconcal.metrics.predictions import Predictions
 from falconcal.report import study_evidence, write_report, write_score_page, write_side_by_side
 from tests.helpers.accessibility import grave_faults
-from tests.helpers.chromium import Page, chromium, every
+from tests.helpers.chromium import Page, every
 from tests.helpers.report_study import MICRO, make_study
 
 if TYPE_CHECKING:
@@ -23,20 +22,6 @@ pytestmark = pytest.mark.end_to_end
 MANY = 21
 FIRST = ["m00", "m01", "m02", "dropout", "falcon"]  # the three best, the plain, the reference
 NAMES = "(button) => button.textContent"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: "Browser") -> Iterator[Page]:
-    opened = Page(browser)
-    opened.resize(1440)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
