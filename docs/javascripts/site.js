@@ -1,0 +1,5 @@
+// What the theme leaves out for those who use a keyboard or a screen reader.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+for (const frame of document.querySelectorAll(".md-typeset__scrollwrap")) {
+  frame.tabIndex = frame.scrollWidth > frame.clientWidth ? 0 : -1;
+}
