@@ -32,8 +32,9 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="?", help="folder of the networks' folders")
     runs = parser.parse_args().runs
     if runs is not None:
+        known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
         found = {name: figures(runs / name) for name in WEIGHTS if has_clean_scores(runs / name)}
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
+        FILE.write_text(json.dumps(known | found, indent=1) + "\n")
     (PAGES / "cifar10h.md").write_text(page())
 
 
