@@ -5,9 +5,10 @@
     python -m benchmarks.criterion_confirmed
 
 The second command fits shift temperature, with the library's defaults, after every network of the
-pool and keeps one row per network in ``results/criterion/mnist_shift_temperature.jsonl``: the ECE
-of left-out families on validation images, and how it tests. It resumes. The third writes
-``docs/results/criterion_mnist.md`` from what is kept, as the second does in the end.
+pool that is accurate enough, and keeps one row per network in
+``results/criterion/mnist_shift_temperature.jsonl``: the ECE of left-out families on validation
+images, and how it tests. It resumes. The third writes ``docs/results/criterion_mnist.md`` from what
+is kept, as the second does in the end.
 """
 
 import argparse
@@ -44,10 +45,10 @@ def main() -> None:
 
 
 def follow(folder: Path) -> None:
-    """Fit and test shift temperature after each network of the pool that has no row yet."""
+    """Fit and test shift temperature after each accurate network that has no row yet."""
     pool = Pool(NAME, folder)
     there = {row["number"] for row in read(FOLLOWED)}
-    for row in read(ALONE):
+    for row in accurate(read(ALONE)):
         if row["number"] not in there:
             followed = followed_row(pool, pool.network(row["number"], row["settings"]))
             with FOLLOWED.open("a") as lines:
@@ -72,7 +73,7 @@ def followed_row(pool: Pool, model: nn.Module) -> Row:
 
 
 def page() -> str:
-    alone = [row for row in read(ALONE) if row["accuracy"] >= row["required_accuracy"]]
+    alone = accurate(read(ALONE))
     after = {row["number"]: row for row in read(FOLLOWED)}
     followed = [{**row, **after[row["number"]]} for row in alone if row["number"] in after]
     words = {
@@ -85,9 +86,14 @@ def page() -> str:
             followed, {"`matched_levels` of FALCON alone": criterion_alone(alone),
                        "ECE of left-out families": left_out_error},
         ),
+        "measured": len(followed),
         "spread": spread_table(alone, followed),
     }  # fmt: skip
     return render(f"criterion_{NAME}", words)
+
+
+def accurate(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["accuracy"] >= row["required_accuracy"]]
 
 
 def criterion(row: Row) -> float:
@@ -175,6 +181,7 @@ def spread_table(alone: list[Row], followed: list[Row]) -> str:
     lines = [
         (name, str(len(falcon_of(rows))), *(spread(falcon_of(rows), metric) for metric in metrics))
         for name, rows in before_and_after.items()
+        if rows
     ]
     return table(("", "settings", "micro ECE", "macro ECE", "clean ECE"), lines)
 

@@ -180,6 +180,16 @@ def test_the_choice_of_the_criterion_is_written_from_what_is_kept() -> None:
     assert (PAGES / "criterion.md").read_text() == criterion.page()
 
 
+def test_the_criterion_on_mnist_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "criterion_mnist.md").read_text() == criterion_confirmed.page()
+
+
+def test_a_criterion_that_chooses_the_second_best_has_their_difference_as_regret() -> None:
+    values, errors = numpy.array([0.2, 0.1, 0.3]), numpy.array([0.05, 0.07, 0.2])
+    assert criterion_confirmed.regret(values, errors) == pytest.approx(0.02)
+    assert criterion_confirmed.correlation(values, errors) == pytest.approx(0.5)
+
+
 def test_the_default_entropy_weight_is_the_one_that_the_rule_chooses() -> None:
     rows = entropy_weight.read()
     assert Falcon().entropy_weight == entropy_weight.chosen(rows)
