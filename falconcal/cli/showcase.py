@@ -4,14 +4,12 @@ The study says which shift that is (``[report.showcase]``); everything else is r
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars
-from rich.text import Text
 
 from falconcal.cli import terminal
 from falconcal.cli.narrow_tables import TableLayout, print_fitting
-from falconcal.errors import readable
 from falconcal.evaluation.confidence_gaps import beside_plain, confidence_gaps, nearer
 from falconcal.io.output_folder import DEFAULT_VARIANT
 from falconcal.io.report_roles import Showcase
@@ -43,7 +41,7 @@ def show_showcase(results: "Results") -> None:
         return  # a smoke run, or one of the methods alone
     print_fitting(terminal.output, TITLE, [showcase_layout(showcase, found)])
     for sentence in showcase_verdict(showcase, found, rows):
-        terminal.output.print(Text(readable(sentence)))  # breaks between words, never in a name
+        terminal.print_words(sentence)
 
 
 def tested_rows(results: "Results") -> polars.DataFrame:
@@ -93,22 +91,33 @@ def showcase_verdict(showcase: Showcase, found: list[Shown], rows: polars.DataFr
 
 
 def what_does_not_work(rows: polars.DataFrame, method: str, plain: str) -> list[str]:
-    """Return a sentence on the case in which a method is farthest behind plain, if it ever is."""
+    """Return sentences on where a method is farthest behind plain, and farthest off at all."""
+    cases = mean_cases(rows, method, plain)
+    by_lag = cases.sort(polars.col("gap") - polars.col("gap_plain"), descending=True)
+    behind = by_lag.row(0, named=True)
+    off = cases.sort("gap", descending=True).row(0, named=True)
+    found = []
+    if behind["gap"] - behind["gap_plain"] >= SLIGHT:
+        found.append(f"What does not work: {case_words(behind, plain)}")
+    if off["gap"] >= SLIGHT and off != behind:
+        found.append(f"Where it is farthest from its accuracy: {case_words(off, plain)}")
+    return found
+
+
+def mean_cases(rows: polars.DataFrame, method: str, plain: str) -> polars.DataFrame:
+    """Return one row per shift and level of a method, plain beside it, means over seeds."""
     gaps = beside_plain(confidence_gaps(rows), method, plain)
-    means = gaps.group_by("shift", "level", maintain_order=True).agg(
-        polars.selectors.float().mean()
+    return gaps.group_by("shift", "level", maintain_order=True).agg(polars.selectors.float().mean())
+
+
+def case_words(case: dict[str, Any], plain: str) -> str:
+    """Return one shift at one level in a sentence."""
+    kind = "too timid" if case["confidence"] < case["accuracy"] else "too sure"
+    return (
+        f"under {case['shift']} at level {case['level']} it is {kind}. It says "
+        f"{percent(case['confidence'])} and is right in {percent(case['accuracy'])}; {plain} says "
+        f"{percent(case['confidence_plain'])} and is right in {percent(case['accuracy_plain'])}."
     )
-    behind = means.with_columns(behind=polars.col("gap") - polars.col("gap_plain"))
-    worst = behind.sort("behind", descending=True).row(0, named=True)
-    if worst["behind"] < SLIGHT:
-        return []
-    kind = "too timid" if worst["confidence"] < worst["accuracy"] else "too sure"
-    return [
-        f"What does not work: under {worst['shift']} at level {worst['level']} it is {kind}. It "
-        f"says {percent(worst['confidence'])} and is right in {percent(worst['accuracy'])}; "
-        f"{plain} says {percent(worst['confidence_plain'])} and is right in "
-        f"{percent(worst['accuracy_plain'])}."
-    ]
 
 
 def percent(share: float) -> str:

@@ -39,6 +39,11 @@ def print_text(words: str, console: Console = output, style: str | None = None) 
     console.print(lines, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
+def print_words(words: str, style: str | None = None) -> None:
+    """Print sentences for people: lines break between words, never in a name."""
+    output.print(Text(readable(words)), style=style)
+
+
 def print_json(content: Any) -> None:
     """Print data for programs, nothing else, on standard output."""
     sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
@@ -90,14 +95,22 @@ def show_settings(methods: "Mapping[str, Iterable[Setting]]") -> None:
 
 def show_summary(results: "Results") -> None:
     """Print the summary of one or several output folders, one row per method."""
-    from falconcal.report.tables.kin_tables import KIN_TITLE, UNSEEN_NOTE, kin_cells, plain_of
-
     print_fitting(output, "Summary", summary_layouts(results))
-    kin = kin_cells(results)
-    if kin[1]:
-        print_fitting(output, KIN_TITLE, [TableLayout(*kin, f"{UNSEEN_NOTE} {plain_of(results)}.")])
+    show_unseen(results)
     for note in results.notes:
         print_text(note)
+
+
+def show_unseen(results: "Results") -> None:
+    """Print what methods do under the shifts that none of them was fitted on anything like."""
+    from falconcal.report.tables import kin_tables
+
+    heading, rows = kin_tables.kin_cells(results)
+    if rows and kin_tables.unseen_shifts(results):
+        note = f"{kin_tables.UNSEEN_NOTE} {kin_tables.plain_of(results)}."
+        print_fitting(output, kin_tables.KIN_TITLE, [TableLayout(heading, rows, note)])
+    elif rows:
+        print_words(kin_tables.NOTHING_UNSEEN, style="dim")
 
 
 def summary_layouts(results: "Results") -> Iterator[TableLayout]:
@@ -119,7 +132,7 @@ def show_score(found: "Assessment") -> None:
     from falconcal.report.charts.score_charts import bins_words
     from falconcal.report.pages.score_page import group_rows, interval_notes, metric_rows
 
-    print_text(" ".join(found.sentences), style="bold")
+    print_words(" ".join(found.sentences), style="bold")
     title = f"{found.examples:,} examples, {found.classes} classes, {bins_words(found)}"
     output.print(table(title, ["Metric", "Value", "95 % interval"], metric_rows(found)))
     for note in interval_notes(found):
@@ -136,7 +149,7 @@ def show_side_by_side(both: "SideBySide") -> None:
     from falconcal.report.pages.score_page import interval_notes
 
     for name, found in both.assessments.items():
-        print_text(f"{name}: {' '.join(found.sentences)}", style="bold")
+        print_words(f"{name}: {' '.join(found.sentences)}", style="bold")
     print_fitting(output, "Metrics", metric_layouts(both))
     print_text(interval_notes(found)[0], style="dim")
     title = f"Differences from {readable(both.reference)}, in pairs"

@@ -102,7 +102,7 @@ class Assessment:
 
     @property
     def verdict(self) -> str:
-        """What the figures come to, in words, such as "24 points underconfident"."""
+        """What the figures come to, in words, such as "24 points too timid"."""
         return verdict_words(self.metrics["signed_gap"])
 
     @property
@@ -224,32 +224,32 @@ def assess(
 
 
 def verdict_words(gap: MetricValue) -> str:
-    """Return over- or underconfidence in points of a percent, if chance does not explain it.
+    """Return how much too sure or too timid, in points of a percent, if chance does not explain it.
 
     Args:
         gap: Mean confidence less accuracy, with its interval.
 
     Returns:
-        Words such as "24 points underconfident".
+        Words such as "24 points too timid".
 
     Example:
         >>> from falconcal.evaluation.assessment import MetricValue, verdict_words
         >>> verdict_words(MetricValue(-0.24, low=-0.27, high=-0.21))
-        '24 points underconfident'
+        '24 points too timid'
         >>> verdict_words(MetricValue(0.01, low=-0.01, high=0.03))
         'as sure as right on average'
         >>> verdict_words(MetricValue(0.25, low=-0.25, high=0.75))
-        'too few examples to tell over- from underconfidence'
+        'too few examples to tell too sure from too timid'
     """
     assert gap.low is not None  # a mean always has an interval
     assert gap.high is not None
     if gap.low <= 0 <= gap.high:
         if max(-gap.low, gap.high) > UNSURE_GAP:
-            return "too few examples to tell over- from underconfidence"
+            return "too few examples to tell too sure from too timid"
         return "as sure as right on average"
     points = 100 * abs(gap.value)
     number = f"{points:.0f}" if points >= 0.95 else f"{points:.1f}"
-    direction = "overconfident" if gap.value > 0 else "underconfident"
+    direction = "too sure" if gap.value > 0 else "too timid"
     return f"{number} point{'' if number == '1' else 's'} {direction}"
 
 

@@ -187,7 +187,7 @@ def maximum_calibration_error(data: Predictions | Scores, bins: int = BINS) -> f
 
 @takes_arrays
 def signed_gap(data: Predictions | Scores) -> float:
-    """Mean confidence less accuracy: above 0 overconfident, below 0 underconfident.
+    """Mean confidence less accuracy: above 0 too sure, below 0 too timid.
 
     Args:
         data: Predictions, scores, or probabilities (N, C) followed by labels (N,).

@@ -68,7 +68,8 @@ def test_the_table_and_the_verdict_by_hand(monkeypatch: pytest.MonkeyPatch) -> N
     assert "Turned by 90°, plain says 95 % and is right in 10 %" in words
     # level 1: 0.4 off against 0.5; level 2: 0.85 off against 0.1; two shifts each
     assert "in 2 of 4 cases" in words
-    assert "under left at level 1 it is too timid. It says 30 % and is right in 80 %" in words
+    timid = "under left at level 1 it is too timid. It says 30 % and is right in 80 %"
+    assert f"What does not work: {timid}" in words
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -79,8 +80,17 @@ def test_no_name_is_broken(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
 
 
 def test_what_is_nowhere_behind_has_nothing_to_confess() -> None:
-    better = {PLAIN: {1: (0.5, 0.9)}, OURS: {1: (0.5, 0.6)}}
+    better = {PLAIN: {1: (0.5, 0.9)}, OURS: {1: (0.5, 0.505)}}
     assert what_does_not_work(rows(better), OURS, PLAIN) == []
+
+
+def test_what_is_still_far_off_is_said_even_where_plain_is_farther() -> None:
+    values = {PLAIN: {1: (0.9, 0.9), 2: (0.2, 0.95)}, OURS: {1: (0.9, 0.8), 2: (0.2, 0.8)}}
+    behind, off = what_does_not_work(rows(values), OURS, PLAIN)
+    assert "at level 1 it is too timid. It says 80 % and is right in 90 %" in behind
+    assert "at level 2 it is too sure. It says 80 % and is right in 20 %" in off
+    values[OURS][1] = (0.9, 0.9)
+    assert what_does_not_work(rows(values), OURS, PLAIN) == [off]
 
 
 @pytest.mark.parametrize("changes", [{"levels": [0, 9]}, {"method": "not_run"}])

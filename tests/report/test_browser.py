@@ -295,6 +295,19 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     assert page.complaints == []
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_first_diagram_fills_its_place(page: Page, report: Path, width: int) -> None:
+    """It was drawn before its rows came, 8 pixels wide, where it is below the first screen."""
+    page.resize(width)
+    page.open(report)
+    sizes = (
+        f"{every('#explorer .chart')}.map((place) => "
+        "place.querySelector('svg').getBoundingClientRect().width / place.clientWidth)"
+    )
+    assert min(page.run(sizes)) > 0.8
+    assert page.complaints == []
+
+
 def test_outliers_have_confidences_and_no_diagram(page: Page, report: Path, tmp_path: Path) -> None:
     before, start, rest = report.read_text().partition('id="explorer-data">')
     told, end, after = rest.partition("</script>")

@@ -1,15 +1,19 @@
 """Shifts that are kin of what a method was fitted on: marked, and apart from the unseen ones."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from falconcal.cli import terminal
 from falconcal.report import load_results, write_paper, write_report, write_tables
 from falconcal.report.results import Results
 from falconcal.report.tables.kin_tables import (
     KIN_NOTE,
     KIN_TITLE,
+    NOTHING_UNSEEN,
     Standing,
     kin_cells,
     standings,
@@ -72,11 +76,17 @@ def test_without_the_plain_method_nothing_is_counted(study: Path) -> None:
     assert kin_cells(results)[1][1] == ["falcon", "1", "0.040", "n/a", "0.045", "n/a"]
 
 
-def test_where_all_shifts_are_kin_there_is_no_mean_of_unseen(study: Path) -> None:
+def test_where_all_shifts_are_kin_there_is_no_mean_of_unseen(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record_kin(study, "falcon", ["noise", "rotation", "zoom"])
     results = load_results(study)
     assert standings(results, unseen_shifts(results))["falcon"] == Standing(0, None, 0, 0)
     assert shown_rows(results)[-1] == ["mean of unseen shifts", "n/a", "n/a"]
+    text = io.StringIO()
+    monkeypatch.setattr(terminal, "output", Console(file=text, width=200))
+    terminal.show_unseen(results)
+    assert text.getvalue().strip() == NOTHING_UNSEEN
 
 
 @pytest.mark.end_to_end

@@ -35,7 +35,7 @@ def reliability_figure(found: Assessment) -> Figure:
     where = "The number over each bin is that of its examples, the" if counted else "The"
     caption = (
         f"Reliability: accuracy against confidence in {bins_words(found)}. On the dashed diagonal "
-        "confidence is accuracy; below it the model is overconfident. Thick bars are the gaps, "
+        "confidence is accuracy; below it the model is too sure. Thick bars are the gaps, "
         f"thin ones 95 % intervals of the accuracy (Wilson). {where} area of a dot is its share."
     )
     panel = reliability_panel(reliability_table(found), counted=counted)

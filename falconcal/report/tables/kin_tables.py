@@ -24,6 +24,9 @@ UNSEEN_NOTE = (
     "higher count the shifts on which the micro ECE of a method, its mean over seeds, is lower or "
     "higher than that of"
 )
+NOTHING_UNSEEN = (
+    "No tested shift is unseen: each is, or resembles, one that a method here was fitted on."
+)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ async function draw(place, specification) {
   let correction = 0;
   for (let attempt = 0; attempt < 3; attempt += 1) {
     if (place.drawn) place.drawn.finalize();
+    place.drawnValues = specification.data && specification.data.values;
     place.drawn = await vegaEmbed(place, sized(specification, width, correction), {
       mode: "vega-lite",
       renderer: "svg",

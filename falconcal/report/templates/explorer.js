@@ -104,6 +104,12 @@ function showRows({ place, specification }, rows) {
   if (place.drawn) place.drawn.view.data("explored", rows).runAsync();
 }
 
+// what was chosen while a figure was being drawn is not in it yet
+function catchUp(chart) {
+  const { values } = chart.specification.data;
+  if (chart.place.drawnValues !== values) showRows(chart, values);
+}
+
 // the clean examples and, beside them, the same ones at the level: columns of the shift's picture
 function showPictures({ shift, step }) {
   const strip = Array.from(document.querySelectorAll("img[data-strip]")).find((image) => image.dataset.strip === shift.name);
@@ -177,6 +183,7 @@ function startExplorer() {
   const diagram = { place: document.getElementById("explorer-reliability"), specification: reliabilityChart() };
   const histogram = { place: document.getElementById("explorer-confidence"), specification: confidenceChart() };
   charts.push(diagram, histogram);
+  afterDrawing.push((place) => [diagram, histogram].filter((one) => one.place === place).forEach(catchUp));
   document.getElementById("explorer").hidden = false;
   makeShifts();
   afterChoosing.push(() => {
@@ -189,7 +196,8 @@ function startExplorer() {
       showRows(diagram, reliabilityRows(latest));
       showRows(histogram, confidenceRows(latest));
     };
-    if (distance(diagram.place) > 0) nextFrame().then(showFigures); // out of sight
+    // out of sight it can wait, but never for its first rows: the first drawing measures with them
+    if (diagram.place.drawn && distance(diagram.place) > 0) nextFrame().then(showFigures);
     else showFigures();
     const figure = document.getElementById("explorer-diagram");
     const comesBack = figure.hidden && where.shift.kind !== "outliers";
