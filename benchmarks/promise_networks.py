@@ -12,7 +12,7 @@ methods.
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,9 +94,11 @@ def readers(results: Results) -> dict[str, list[Reader]]:
     return found
 
 
-def scored_intervals(runs: dict[str, list[Reader]], headline: str) -> dict[str, Any]:
+def scored_intervals(
+    runs: dict[str, list[Reader]], headline: str, shifts: Sequence[str] = AFFINE
+) -> dict[str, Any]:
     """Return intervals over examples and runs: of each method, and of its gap to the headline."""
-    values = {method: figure_draws(mine) for method, mine in runs.items()}
+    values = {method: figure_draws(mine, shifts) for method, mine in runs.items()}
     return {
         figure: {
             method: {
@@ -109,9 +111,9 @@ def scored_intervals(runs: dict[str, list[Reader]], headline: str) -> dict[str, 
     }
 
 
-def figure_draws(runs: list[Reader]) -> dict[str, numpy.ndarray]:
+def figure_draws(runs: list[Reader], shifts: Sequence[str]) -> dict[str, numpy.ndarray]:
     """Return each figure in every resample of the runs and the examples: (R,)."""
-    by_run = [run_draws(run) for run in runs]
+    by_run = [run_draws(run, shifts) for run in runs]
     drawn = numpy.random.default_rng(0).integers(len(runs), size=(RESAMPLES, len(runs)))
     rows = numpy.arange(RESAMPLES)[:, None]
     return {
@@ -120,12 +122,12 @@ def figure_draws(runs: list[Reader]) -> dict[str, numpy.ndarray]:
     }
 
 
-def run_draws(read: Reader) -> dict[str, numpy.ndarray]:
-    """Return the mean over the nine shifts of each figure, in every resample of the examples."""
+def run_draws(read: Reader, names: Sequence[str]) -> dict[str, numpy.ndarray]:
+    """Return the mean over shifts of each figure, in every resample of the examples."""
     clean = read("clean")[0]
     counts = drawn_counts(len(clean), RESAMPLES, seed=0)
     home = shift_draws([clean], counts)["micro_ece"]
-    shifts = [shift_draws([clean, *read(shift).values()], counts) for shift in AFFINE]
+    shifts = [shift_draws([clean, *read(shift).values()], counts) for shift in names]
     means = {
         figure: numpy.mean([numpy.abs(one[figure].drawn).sum(1) for one in shifts], 0)
         for figure in FIGURES[:2]
@@ -155,7 +157,7 @@ def page(name: str) -> str:
         "wins": wins_table(rows),
         "families": family_table(rows),
         "turned": turned_table(rows),
-        "settings": settings_table(name),
+        "settings": settings_table_of(KEPT / name / "settings.json"),
         "goals": table(
             ("figure", "goal", "found", ""), [goal.cells() for goal in goals(name, rows)]
         ),
@@ -286,9 +288,8 @@ def turned_table(rows: Rows) -> str:
     return table(("method", "accuracy", "mean confidence"), lines)
 
 
-def settings_table(name: str) -> str:
+def settings_table_of(file: Path) -> str:
     """Return the settings of the methods that were trained, if any were."""
-    file = KEPT / name / "settings.json"
     settings = json.loads(file.read_text()) if file.exists() else {}
     names = ("epochs", "learning_rate", "dropout", "l2_weight", "entropy_weight",
              "calibration_weight", "calibration_learning_rate")  # fmt: skip
