@@ -5,13 +5,13 @@
 
 The first trains plain networks, fits all calibrators beside each other on the same validation data,
 and keeps rows in ``results/calibrators``; a seed that is there is not done again. Both write
-``docs/results/calibrators.md``, with the rows of the pretrained ResNet-20 where
-``benchmarks.pretrained_networks`` has kept them. What was to be tested stands in
+``docs/results/calibrators.md``, with the rows of the pretrained ResNets that
+``benchmarks.pretrained_networks`` has kept. What was to be tested stands in
 ``docs/results/protocol.md``.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,16 @@ import polars
 import torch
 from torch import nn
 
+from benchmarks.calibrator_goal import (
+    coded,
+    listed,
+    methods,
+    nearest_table,
+    reaching,
+    standings,
+    verdict,
+    winners,
+)
 from benchmarks.pages import PAGES, ROOT, render, table
 from benchmarks.pretrained_networks import CALIBRATORS, RAW, SHIFTS
 from benchmarks.promise import AFFINE
@@ -38,11 +48,10 @@ from falconcal.evaluation import score_together, scores_to_rows
 from falconcal.shifts import AnyShift, affine_shifts, shift_from
 
 KEPT = ROOT / "results" / "calibrators"
-RESNET = ROOT / "results" / "promise" / "resnet20" / "rows.parquet"
+PRETRAINED = {"resnet20": "a ResNet-20", "resnet56": "a ResNet-56"}
 SEEDS = (0, 1, 2)
 BATCHES = (3, 4, 5, 6, 8, 9)
 LATER = "later"
-ENOUGH, WORST = 25, 0.01  # families won, and how much worse any may be
 Rows = polars.DataFrame
 
 
@@ -89,7 +98,7 @@ SETTINGS = {
         L2Dropout(epochs=40, learning_rate=1e-3), 50, later_batches,
     ),
 }  # fmt: skip
-IMAGES = ("digits", "mnist", "resnet20")
+IMAGES = ("digits", "mnist", *PRETRAINED)
 
 
 def main() -> None:
@@ -142,32 +151,38 @@ def fitted(setting: Setting, data: Dataset, seed: int) -> dict[str, nn.Module]:
 
 
 def page() -> str:
-    kept = {name: rows_of(name) for name in ("digits", "mnist", "resnet20") if is_there(name)}
+    kept = {name: rows_of(name) for name in IMAGES if file_of(name).exists()}
     return render(
         "calibrators",
         {
             "sections": [
                 {
                     "title": title_of(name),
+                    "winners": winners(rows),
                     "table": image_table(rows),
                     "wins": wins_table(rows),
-                    "reach": in_words(reaching(rows)),
+                    "reach": coded(reaching(rows)) or "none",
                 }
                 for name, rows in kept.items()
             ],
+            "folders": folders(kept),
             "gas": gas_table(rows_of("gas_drift")),
             "verdict": verdict(kept),
+            "nearest": nearest_table(kept),
             "families": family_tables(kept),
         },
     )
 
 
 def file_of(name: str) -> Path:
-    return RESNET if name == "resnet20" else KEPT / f"{name}.parquet"
+    if name in PRETRAINED:
+        return ROOT / "results" / "promise" / name / "rows.parquet"
+    return KEPT / f"{name}.parquet"
 
 
-def is_there(name: str) -> bool:
-    return file_of(name).exists()
+def folders(kept: Iterable[str]) -> str:
+    """Return the folders of the rows of pretrained networks, as the page names them."""
+    return listed([f"`results/promise/{name}`" for name in PRETRAINED if name in kept])
 
 
 def rows_of(name: str) -> Rows:
@@ -178,12 +193,7 @@ def rows_of(name: str) -> Rows:
 def title_of(name: str) -> str:
     if name in SETTINGS:
         return SETTINGS[name].title
-    return "CIFAR-10, a ResNet-20 that others trained"
-
-
-def methods(rows: Rows) -> list[str]:
-    there = set(rows["method"])
-    return [name for name in (RAW, *CALIBRATORS) if name in there]
+    return f"CIFAR-10, {PRETRAINED[name]} that others trained"
 
 
 def image_table(rows: Rows) -> str:
@@ -206,57 +216,22 @@ def image_table(rows: Rows) -> str:
 
 def wins_table(rows: Rows) -> str:
     """Return how many families each calibrator does better and worse on than one temperature."""
-    lines = []
-    for method in others(rows):
-        worst, by = worst_family(rows, method)
-        won = families_won(rows, method)
-        micro = f"{won} / {len(FAMILIES) - won}"
-        macro = families_won(rows, method, "macro_ece")
-        lines.append((f"`{method}`", micro, f"{macro} / {len(FAMILIES) - macro}",
-                      f"{worst} {by:+.3f}"))  # fmt: skip
+    macro = standings(rows, "macro_ece")
+    lines = [
+        (
+            f"`{method}`",
+            won_and_not(one.won),
+            won_and_not(macro[method].won),
+            f"{one.family} {one.behind:+.3f}",
+        )
+        for method, one in standings(rows).items()
+    ]
     heads = ("calibrator", "better / not better", "by macro ECE", "worst family, difference")
     return table(heads, lines)
 
 
-def others(rows: Rows) -> list[str]:
-    return [name for name in methods(rows) if name not in (RAW, TEMPERATURE)]
-
-
-def families_won(rows: Rows, method: str, metric: str = "micro_ece") -> int:
-    errors = by_family(rows, metric)
-    return sum(errors[method][name] < errors[TEMPERATURE][name] for name in FAMILIES)
-
-
-def worst_family(rows: Rows, method: str) -> tuple[str, float]:
-    """Return the family on which a calibrator is furthest behind one temperature, and by what."""
-    errors = by_family(rows)
-    gaps = {name: errors[method][name] - errors[TEMPERATURE][name] for name in FAMILIES}
-    worst = max(gaps, key=lambda name: gaps[name])
-    return worst, gaps[worst]
-
-
-def reaching(rows: Rows) -> list[str]:
-    """Return the calibrators that meet the goal on this data."""
-    return [
-        method
-        for method in others(rows)
-        if families_won(rows, method) >= ENOUGH and worst_family(rows, method)[1] <= WORST
-    ]
-
-
-def in_words(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none"
-
-
-def verdict(kept: dict[str, Rows]) -> str:
-    """Say whether one calibrator meets the goal wherever there are rows, and what is not there."""
-    each = [set(reaching(rows)) for rows in kept.values()]
-    everywhere = [name for name in CALIBRATORS if all(name in met for met in each)]
-    missing = [name for name in IMAGES if name not in kept]
-    state = "missed" if not everywhere else "open" if missing else "met"
-    found = f"on {' and '.join(kept)} these do so: {in_words(everywhere)}"
-    left = f"; not measured yet: {', '.join(missing)}" if missing else ""
-    return f"**{state}**; {found}{left}."
+def won_and_not(won: int) -> str:
+    return f"{won} / {len(FAMILIES) - won}"
 
 
 def family_tables(kept: dict[str, Rows]) -> list[dict[str, str]]:

@@ -115,7 +115,7 @@ def _recalibrate(
         recalibrate,
         save_recalibrated,
     )
-    from falconcal.io.atomic import check_writable
+    from falconcal.io.atomic import check_writable, explain_write_errors
 
     check_model_output(out, given.data, Path(model))
     check_writable(out)
@@ -125,7 +125,8 @@ def _recalibrate(
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         found = recalibrate(saved, calibrator, given.data, given.train, given.fewest, given.drifted)
-        save_recalibrated(out, saved, found, trust)
+        with explain_write_errors(out):
+            save_recalibrated(out, saved, found, trust)
     for words in dict.fromkeys(str(one.message) for one in raised):
         print_text(f"Warning: {words}", errors)
     _show(found.record, out, json)
@@ -152,9 +153,10 @@ def _opened(model: str, data: Path, stated: "Stated", trust: "Trust") -> "SavedM
     """Return a saved model, or one that is named as ``package.module:make``."""
     from falconcal.inference.model_file import load
     from falconcal.inference.named_model import Stated, open_named_model
+    from falconcal.models import MODELS
 
     path = Path(model)
-    if ":" in model and not path.exists():
+    if (":" in model or model in MODELS) and not path.exists():
         return open_named_model(model, data, stated, trust)
     if stated != Stated():
         raise UsageError(

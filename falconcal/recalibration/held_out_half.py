@@ -32,8 +32,12 @@ def judged_by_halves(
     train: Batches | None,
     validation: Batches,
     classes: int,
+    drifted: Batches | None = None,
 ) -> FitRecord:
-    """Return what a fit on one half of the validation data does to the other half."""
+    """Return what a fit on one half of the validation data does to the other half.
+
+    A drifted sample is fitted on too, since it moves what is found at home.
+    """
     held = held_examples(validation, 2 * calibrator.fit_examples, 0, classes)
     if len(held) < FEWEST:
         note = f"{len(held)} examples are too few to say what to expect: {FEWEST} are needed."
@@ -41,7 +45,7 @@ def judged_by_halves(
     held = replace(held, bounds=getattr(validation, "bounds", None))
     first, second = _halves(held)
     quick = replace(calibrator, base=None, check_families=False)
-    fitted = quick.fit(model, train, first.batches(PREDICTION_BATCH_SIZE))
+    fitted = quick.fit(model, train, first.batches(PREDICTION_BATCH_SIZE), drifted=drifted)
     copies = _unseen_copies(calibrator, model, second, classes)
     families = list(dict.fromkeys(copy.family for copy in copies))
     judged = [

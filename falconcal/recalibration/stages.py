@@ -58,15 +58,18 @@ def _noting(model: nn.Module, stage: str, outputs: Outputs) -> Iterator[None]:
         else:
             handle = layer.register_forward_hook(after)
     except RuntimeError as error:  # a scripted layer takes none
-        raise UserError(
-            f"the layer {stage.removeprefix(BEFORE)!r}, a {type(layer).__name__}, cannot be looked "
-            f"into: {error}. Give the model as a plain module, or a calibrator that needs the "
-            "logits alone, such as temperature."
-        ) from None
+        raise _closed_error(f"the layer {stage.removeprefix(BEFORE)!r}", layer, error) from None
     try:
         yield
     finally:
         handle.remove()
+
+
+def _closed_error(what: str, module: nn.Module, error: RuntimeError) -> UserError:
+    return UserError(
+        f"{what}, a {type(module).__name__}, cannot be looked into: {error}. Give the model as a "
+        "plain module, or a calibrator that needs the logits alone, such as temperature."
+    )
 
 
 def _keep(stage: str, value: Any, outputs: Outputs) -> None:
@@ -81,6 +84,8 @@ def _layer(model: nn.Module, name: str) -> nn.Module:
         return model.get_submodule(name)
     except AttributeError:
         raise unknown_name_error("stage", name, [one for one, _ in model.named_modules()]) from None
+    except RuntimeError as error:  # a scripted network gives no layer by its name
+        raise _closed_error("the network", model, error) from None
 
 
 def find_stages(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy
+import polars
 import pytest
 import torch
 from PIL import Image
@@ -152,6 +153,7 @@ def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
         *command, *options, "--drifted", str(tmp_path / "march.npz"), "--out", str(out[1])
     )
     assert "on later data" in said.stdout
+    assert "under shifts that were not fitted on" in said.stdout  # as without a sample
     plain, later = (falconcal.load(path, trust_code=("tests",)).model for path in out)
     examples = torch.from_numpy(inputs)
     assert not torch.equal(plain(examples), later(examples))
@@ -165,11 +167,11 @@ def test_a_sample_of_drifted_data_is_fitted_on_and_judged_by_its_halves(
 
 
 def test_rows_of_a_table_and_normalised_pixels(home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "t.safetensors"
+    rows, out = tmp_path / "rows.safetensors", tmp_path / "t.safetensors"
     table = ("tests.helpers.own_networks:make_table_network", "rows.csv", "--method", "isotonic")
-    answer = command(home, *table, out=str(out))
+    answer = command(home, *table, out=str(rows))
     assert answer.code == 0, answer.message
-    assert falconcal.load(out, ["tests"]).metadata.columns == ("a", "b", "c", "d")
+    assert falconcal.load(rows, ["tests"]).metadata.columns == ("a", "b", "c", "d")
     pixels = (NETWORK, "parts.npz", "--mean", "0.5", "--deviation", "0.25", *QUICK)
     answer = command(home, *pixels, "--perturbed", "contrast", out=str(out))
     assert answer.code == 0, answer.message
@@ -196,6 +198,16 @@ def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
     numpy.savez(home / "wide.npz", inputs=numpy.zeros((30, 1, 9, 9)), labels=few.labels.numpy())
     numpy.savez(home / "few.npz", inputs=few.inputs.numpy()[:9], labels=few.labels.numpy()[:9])
     numpy.savez(home / "bare.npz", inputs=few.inputs.numpy())
+    numpy.savez(home / "none.npz", inputs=few.inputs.numpy()[:0], labels=few.labels.numpy()[:0])
+    numpy.savez(home / "words.npz", inputs=few.inputs.numpy().astype(str), labels=few.labels)
+    numpy.savez(home / "complex.npz", inputs=few.inputs.numpy() + 0j, labels=few.labels.numpy())
+    pixels = (255 * few.inputs.numpy()).astype(numpy.uint8)
+    numpy.savez(home / "small.npz", inputs=pixels[..., 1:], labels=few.labels.numpy())
+    (home / "none.csv").write_text("label,a,b,c,d\n")
+    numpy.savez(
+        home / "renamed.npz", inputs=few.inputs.numpy(), labels=few.labels.numpy(),
+        classes=numpy.array(["blue", *CLASSES[1:]]),
+    )  # fmt: skip
     (home / "strange" / "blue").mkdir(parents=True, exist_ok=True)
     (home / "strange" / "left").mkdir(parents=True, exist_ok=True)
     for name in ("blue", "left"):
@@ -204,6 +216,20 @@ def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
         (*saved, "other.npz"): "expected labels from 0 to 2, the classes of the model, got",
         (*saved, "wide.npz"): "expected examples as the model was saved for",
         (*saved, "few.npz"): "expected at least 5 examples of each class, got",
+        (*saved, "none.npz"): "none.npz: expected labelled examples, got none",
+        (*saved, "words.npz"): "words.npz: expected numbers as inputs, got dtype <U",
+        (*saved, "complex.npz"): "complex.npz: expected numbers as inputs, got dtype complex",
+        (*saved, "small.npz"): "or bytes (N, 28, 28, 1), got shape (30, 1, 28, 27) of uint8",
+        (*saved, "renamed.npz"): "renamed.npz: the class 'blue' is none of the model's",
+        (*saved, "data.npz", "--train", "few.npz"): "few.npz: expected at least 5 examples of each",
+        (*saved, "data.npz", "--train", "none.npz"): "none.npz: expected labelled examples",
+        (*saved, "data.npz", "--drifted", "none.npz"): "none.npz: expected labelled examples",
+        (
+            "tests.helpers.own_networks:make_table_network",
+            "none.csv",
+        ): "none.csv: expected labelled",
+        ("lenet", "data.npz"): "the network 'lenet' has no weights by itself",
+        ("tests.helpers.own_networks:make_scripted", "parts.npz"): "the network, a RecursiveScript",
         (*saved, "bare.npz"): "expected the arrays inputs and labels",
         (*saved, "strange"): "the class 'blue' is none of the model's",
         (*saved, "rows.csv"): "expected a column for each of the 784 inputs",
@@ -240,8 +266,66 @@ def test_features_that_are_not_numbers_are_refused(home: Path) -> None:
     assert "'inner' of the stored examples has NaN or infinity for" in refused(home, *words)
 
 
-def test_the_output_must_be_another_file_of_the_right_kind(home: Path) -> None:
-    for out, words in (("t.pth", "end in .safetensors"), ("model.safetensors", "another file")):
+def test_the_output_must_be_another_file_of_the_right_kind(home: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.safetensors"
+    there.write_text("a model that is at work")
+    outputs = {
+        "t.pth": "end in .safetensors",
+        "model.safetensors": "another file",
+        str(there): "is there already: name another file with --out, or remove it",
+        "net.pth/t.safetensors": "net.pth is a file. Choose another file with --out",
+    }
+    for out, words in outputs.items():
         answer = command(home, "model.safetensors", "data.npz", "--trust-code", "tests", out=out)
         assert answer.code == 2
         assert words in answer.message
+    assert there.read_text() == "a model that is at work"
+
+
+def test_a_file_that_cannot_be_written_after_all_gets_a_sentence(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("falconcal.inference.recalibrated.save", full)
+    out = tmp_path / "t.safetensors"
+    words = ("model.safetensors", "data.npz", "--trust-code", "tests", "--method", "temperature")
+    answer = command(home, *words, out=str(out))
+    assert answer.code == 2
+    assert f"cannot write {out}: No space left on device. Choose another" in answer.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_classes_that_a_file_names_are_found_by_their_names(home: Path, tmp_path: Path) -> None:
+    """The same examples with the classes in another order give the same bits."""
+    with numpy.load(home / "data.npz") as data:
+        inputs, labels = data["inputs"], data["labels"]
+    numpy.savez(tmp_path / "turned.npz", inputs=inputs, labels=2 - labels, classes=CLASSES[::-1])
+    found = []
+    for number, data in enumerate(("data.npz", str(tmp_path / "turned.npz"))):
+        out = tmp_path / f"{number}.safetensors"
+        words = ("model.safetensors", data, "--trust-code", "tests", "--method", "temperature")
+        assert command(home, *words, out=str(out)).code == 0
+        model = falconcal.load(out, ["tests"]).model
+        found.append(model.get_buffer("calibration.temperature"))
+    assert torch.equal(*found)
+
+
+def test_what_is_written_predicts_from_the_file_that_it_was_fitted_on(
+    home: Path, tmp_path: Path
+) -> None:
+    """Bytes with channels last are pixels to both commands."""
+    out, answers = tmp_path / "t.safetensors", tmp_path / "p.csv"
+    trust = ("--trust-code", "tests")
+    with numpy.load(home / "parts.npz") as parts:
+        inputs, labels = parts["validation_inputs"], parts["validation_labels"]
+    numpy.savez(tmp_path / "bytes.npz", inputs=inputs[..., None], labels=labels)
+    words = ("model.safetensors", str(tmp_path / "bytes.npz"), "--method", "vector", *trust)
+    assert command(home, *words, out=str(out)).code == 0
+    run_here("predict", str(out), str(tmp_path / "bytes.npz"), "--out", str(answers), *trust)
+    model = falconcal.load(out, ["tests"]).model
+    with torch.no_grad():
+        expected = model(torch.from_numpy(inputs / 255.0).float()[:, None]).softmax(1).amax(1)
+    found = polars.read_csv(answers)["confidence"].to_torch()
+    torch.testing.assert_close(found.double(), expected.double(), rtol=1e-5, atol=0)

@@ -1,5 +1,6 @@
 """Networks as a person names them on the command line, package.module:make."""
 
+import warnings
 from typing import Any, NoReturn
 
 import torch
@@ -45,6 +46,13 @@ class Closed(nn.Linear):
 def make_closed_network() -> nn.Module:
     """A network with such a layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), Closed(8, 3))
+
+
+def make_scripted() -> nn.Module:
+    """A network that gives no layer by its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch would rather export networks
+        return torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)))
 
 
 def make_nothing() -> int:

@@ -43,21 +43,26 @@ def test_sets_cover_as_often_as_promised(kind: ConformalKind, classes: int) -> N
 
 
 @pytest.mark.end_to_end
+@pytest.mark.parametrize("classes", [2, 5, 1000])
 @pytest.mark.parametrize("kind", CONFORMAL_KINDS)
-def test_weighted_sets_cover_under_a_known_density_ratio(kind: ConformalKind) -> None:
+def test_weighted_sets_cover_under_a_known_density_ratio(kind: ConformalKind, classes: int) -> None:
     """Points from N(0, 1) at home and N(0.8, 1) there: w = exp(0.8 x - 0.32)."""
     generator = torch.Generator().manual_seed(7)
-    plain, weighted = 0.0, 0.0
-    for _ in range(SETS):
+    simulations, plain, weighted = (SETS if classes < 1000 else 200), 0.0, 0.0
+    for _ in range(simulations):
         home = torch.randn(300, generator=generator, dtype=torch.float64)
         there = 0.8 + torch.randn(1, generator=generator, dtype=torch.float64)
-        seen, new = (predictions(points, 5, generator) for points in (home, there))
+        seen, new = (predictions(points, classes, generator) for points in (home, there))
         plain += fit_conformal(seen, ALPHA, kind).summary(new).coverage
         ratios = (0.8 * home - 0.32).exp()
         made = fit_conformal(seen, ALPHA, kind, weights=ratios)
         weighted += made.summary(new, (0.8 * there - 0.32).exp()).coverage
-    assert plain / SETS < 1 - ALPHA - ERROR  # without weights coverage is lost
-    assert 1 - ALPHA - ERROR < weighted / SETS < 1 - ALPHA + 0.05
+    error = ERROR * math.sqrt(SETS / simulations)
+    tied = classes == 2 and kind != "lac"  # as above: ties add coverage
+    if classes == 5:
+        assert plain / SETS < 1 - ALPHA - error  # without weights coverage is lost
+    most = 1.0 if tied else 1 - ALPHA + max(0.05, error)
+    assert 1 - ALPHA - error < weighted / simulations <= most
 
 
 def test_weights_of_one_are_no_weights() -> None:

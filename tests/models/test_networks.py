@@ -31,6 +31,7 @@ from falconcal.models import (
 )
 from falconcal.models.cifar_resnet import PaddedShortcut
 from falconcal.models.pixel_recurrent import CellType, FirstWeights
+from falconcal.models.published_weights import load_published
 from tests.helpers.small_data import data_for
 
 
@@ -247,6 +248,21 @@ def test_resnet20_has_the_published_names_and_size() -> None:
     assert len(names) == 97  # 19 convolutions, 19 batch norms of 4, linear of 2
     assert {"conv1.weight", "layer2.0.conv1.weight", "layer3.2.bn2.running_var"} <= set(names)
     assert {"linear.weight", "linear.bias"} <= set(names)
+
+
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_weights_of_a_wrapped_network_fit_the_network_inside(wrapper: str, tmp_path: Path) -> None:
+    """As DataParallel and torch.compile name them in many published files."""
+    kept, loaded = CifarResNet(10), CifarResNet(10)
+    state = {wrapper + name: value for name, value in kept.state_dict().items()}
+    torch.save({"state_dict": state, "epoch": 200}, tmp_path / "net.pth")
+    load_published(loaded, tmp_path / "net.pth")
+    for ours, theirs in zip(loaded.parameters(), kept.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    state.pop(wrapper + "linear.bias")
+    torch.save(state, tmp_path / "cut.pth")
+    with pytest.raises(UserError, match=r"missing: linear\.bias"):
+        load_published(loaded, tmp_path / "cut.pth")
 
 
 def test_a_shortcut_without_weights_takes_every_second_pixel_and_pads_channels() -> None:

@@ -1,14 +1,17 @@
 """NPY, mapped into memory, and NPZ, unpacked as it is read: (N, ...) with one row per example.
 
-No array is ever held whole. NPZ files have one array, or one of the name ``inputs``.
+No array is ever held whole. NPZ files have one array, or one of the name ``inputs``. Bytes with
+channels last are pixels, as in image files.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy
+import torch
 
 from falconcal.errors import UserError
+from falconcal.inference.inputs.image_inputs import check_states_range, pixels_to_inputs
 from falconcal.inference.inputs.input_source import (
     BATCH,
     InputBatch,
@@ -25,7 +28,7 @@ INPUTS_ARRAY = "inputs"
 def open_npy(path: Path, metadata: ModelMetadata) -> InputSource:
     """Return the rows of an NPY file."""
     array = mapped_array(path)
-    _check(path, metadata, array.shape, array.dtype)
+    check_array(path, metadata, array.shape, array.dtype)
     rows = (array[start : start + BATCH] for start in range(0, len(array), BATCH))
     return InputSource("row", len(array), _batches(path, metadata, rows))
 
@@ -34,7 +37,7 @@ def open_npz(path: Path, metadata: ModelMetadata) -> InputSource:
     """Return the rows of an array in an NPZ file."""
     name = _choose(path)
     declared = declared_array(path, name)
-    _check(path, metadata, declared.shape, declared.dtype)
+    check_array(path, metadata, declared.shape, declared.dtype)
     rows = array_rows(path, name, BATCH)
     return InputSource("row", declared.shape[0], _batches(path, metadata, rows))
 
@@ -44,7 +47,7 @@ def _batches(
 ) -> Iterator[InputBatch]:
     start = 0
     for part in parts:
-        yield row_batch(path, metadata, start, _numbers(part))
+        yield array_batch(path, metadata, start, part)
         start += len(part)
 
 
@@ -60,11 +63,40 @@ def _choose(path: Path) -> str:
     return names[0]
 
 
-def _check(path: Path, metadata: ModelMetadata, size: tuple[int, ...], dtype: numpy.dtype) -> None:
+def check_array(
+    path: Path, metadata: ModelMetadata, size: tuple[int, ...], dtype: numpy.dtype
+) -> None:
+    """Refuse an array that has no numbers, or another shape than the model's inputs."""
     if dtype.kind not in "fiub":
-        raise UserError(f"{path}: expected numbers, got dtype {dtype}.")
-    if size[1:] != metadata.shape or not size:
-        raise misshapen(path, metadata, size)
+        raise UserError(f"{path}: expected numbers as inputs, got dtype {dtype}: convert them.")
+    if _are_pixels(metadata, size, dtype):
+        check_states_range(metadata)
+    elif size[1:] != metadata.shape or not size or _are_scaled_bytes(metadata, dtype):
+        raise misshapen(path, metadata, size, dtype)
+
+
+def array_batch(
+    path: Path, metadata: ModelMetadata, start: int, values: numpy.ndarray
+) -> InputBatch:
+    """Return rows of a checked array, from number ``start`` on, as the model takes them."""
+    if not _are_pixels(metadata, values.shape, values.dtype):
+        return row_batch(path, metadata, start, _numbers(values))
+    channels_last = values[..., None] if values.ndim == 3 else values
+    inputs = pixels_to_inputs(torch.from_numpy(channels_last.copy()), metadata)
+    return InputBatch(range(start, start + len(inputs)), inputs)
+
+
+def _are_pixels(metadata: ModelMetadata, size: tuple[int, ...], dtype: numpy.dtype) -> bool:
+    """Return whether these are bytes with channels last: (N, H, W) or (N, H, W, channels)."""
+    if dtype != numpy.uint8 or metadata.tokens is not None or len(metadata.shape) != 3:
+        return False
+    channels, height, width = metadata.shape
+    return size[1:] in ((height, width, channels), *([(height, width)] if channels == 1 else []))
+
+
+def _are_scaled_bytes(metadata: ModelMetadata, dtype: numpy.dtype) -> bool:
+    """Return whether these are bytes for a network of normalised pixels, which no byte is."""
+    return dtype == numpy.uint8 and metadata.mean is not None
 
 
 def _numbers(values: numpy.ndarray) -> numpy.ndarray:

@@ -62,6 +62,11 @@ def check_takes_images(metadata: ModelMetadata) -> None:
             f"expected a model of images with 1 or 3 channels, it was saved for examples of shape "
             f"{metadata.shape}: give its inputs as CSV, NPY or NPZ."
         )
+    check_states_range(metadata)
+
+
+def check_states_range(metadata: ModelMetadata) -> None:
+    """Refuse a model that does not say which range its pixels have."""
     if metadata.bounds is None and metadata.mean is None:
         raise UserError(
             "the model file does not state the range of its pixels: save it with bounds, or with "

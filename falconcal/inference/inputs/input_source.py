@@ -69,9 +69,16 @@ def _check_values(path: Path, metadata: ModelMetadata, start: int, inputs: Tenso
         metadata.bounds.check(inputs, f"scale the data; see {path}, rows {start} to {last}")
 
 
-def misshapen(path: Path, metadata: ModelMetadata, came: Sequence[int]) -> UserError:
+def misshapen(
+    path: Path, metadata: ModelMetadata, came: Sequence[int], dtype: numpy.dtype | None = None
+) -> UserError:
+    """Return the error for inputs of another shape; images may be bytes with channels last too."""
     expected = shape_of(torch.empty(0, *metadata.shape)).replace("(0,", "(N,", 1)
+    if dtype == numpy.uint8 and len(metadata.shape) == 3:
+        channels, height, width = metadata.shape
+        expected += f", or bytes (N, {height}, {width}, {channels})"
+    kind = "" if dtype is None else f" of {dtype}"
     return UserError(
         f"{path}: expected examples as the model was saved for, {expected}, got shape "
-        f"{tuple(came)}."
+        f"{tuple(came)}{kind}."
     )

@@ -7,7 +7,7 @@ made for, and read as ``falconcal predict`` reads it.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,16 @@ from falconcal.core.batch import Batches
 from falconcal.data import Bounds, Examples
 from falconcal.data.class_folders import list_files
 from falconcal.errors import UserError, did_you_mean
-from falconcal.inference.inputs.image_inputs import check_takes_images, pixels_to_inputs, read_input
-from falconcal.inference.inputs.input_source import BATCH, misshapen, row_batch
+from falconcal.inference.inputs.array_inputs import array_batch, check_array
+from falconcal.inference.inputs.image_inputs import check_takes_images, read_input
+from falconcal.inference.inputs.input_source import BATCH, row_batch
 from falconcal.inference.model_metadata import ModelMetadata
 from falconcal.io.array_files import array_names, read_array
 from falconcal.io.image_files import ENDINGS
 from falconcal.io.table_files import csv_header, read_csv_columns, shown
 
 LABEL_COLUMN = "label"
+CLASSES_ARRAY = "classes"  # of an NPZ file, their names in the order of the labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,20 @@ def _read_npz(path: Path, metadata: ModelMetadata, part: str) -> LabelledData:
             f"{path}: expected {names[1]} to be one whole number per row of {names[0]}, shape "
             f"{inputs.shape[:1]}, got {labels.dtype} of shape {labels.shape}."
         )
-    _check_known(path, labels, len(metadata.classes))
-    return _examples(_inputs(path, inputs, metadata), labels, metadata)
+    check_array(path, metadata, inputs.shape, inputs.dtype)
+    _check_any(path, labels)
+    numbers = _class_numbers(path, labels, metadata)
+    return _examples(array_batch(path, metadata, 0, inputs).inputs, numbers, metadata)
+
+
+def _class_numbers(path: Path, labels: numpy.ndarray, metadata: ModelMetadata) -> Tensor:
+    """Return the model's number of each label: by its name where the file names its classes."""
+    if CLASSES_ARRAY not in array_names(path):
+        _check_known(path, labels, len(metadata.classes))
+        return torch.from_numpy(labels.astype(numpy.int64))
+    names = [str(name) for name in read_array(path, CLASSES_ARRAY)]
+    _check_known(path, labels, len(names), f"the array {CLASSES_ARRAY}")
+    return _numbered(path, [names[label] for label in labels], metadata)
 
 
 def labelled_arrays(path: Path, part: str) -> tuple[str, str]:
@@ -105,27 +119,20 @@ def labelled_arrays(path: Path, part: str) -> tuple[str, str]:
     )
 
 
-def _inputs(path: Path, values: numpy.ndarray, metadata: ModelMetadata) -> Tensor:
-    """Return an array as the model takes it; bytes are pixels, channels last."""
-    if values.dtype == numpy.uint8 and metadata.tokens is None and len(metadata.shape) == 3:
-        pixels = torch.from_numpy(values[..., None] if values.ndim == 3 else values)
-        height, width, channels = pixels.shape[1:] if pixels.ndim == 4 else (0, 0, 0)
-        if (channels, height, width) != metadata.shape:
-            raise misshapen(path, metadata, values.shape)
-        return pixels_to_inputs(pixels, metadata)
-    if values.shape[1:] != metadata.shape:
-        raise misshapen(path, metadata, values.shape)
-    kind = numpy.float64 if values.dtype.kind == "f" else numpy.int64
-    return row_batch(path, metadata, 0, values.astype(kind)).inputs
+def _check_any(path: Path, labels: Sized) -> None:
+    if len(labels) == 0:
+        raise UserError(f"{path}: expected labelled examples, got none: add some.")
 
 
-def _check_known(path: Path, labels: numpy.ndarray, classes: int) -> None:
+def _check_known(
+    path: Path, labels: numpy.ndarray, classes: int, of: str = "the classes of the model"
+) -> None:
     bad = (labels < 0) | (labels >= classes)
     if bad.any():
         row = int(bad.argmax())
         raise UserError(
-            f"{path}, row {row} (from 0): expected labels from 0 to {classes - 1}, the classes of "
-            f"the model, got {labels[row]}."
+            f"{path}, row {row} (from 0): expected labels from 0 to {classes - 1}, {of}, got "
+            f"{labels[row]}."
         )
 
 
@@ -144,9 +151,10 @@ def _read_csv(path: Path, metadata: ModelMetadata, part: str) -> LabelledData:  
     table = read_csv_columns(path, [LABEL_COLUMN, *columns])
     table.check_filled(table.frame[LABEL_COLUMN])
     labels = _numbered(path, table.frame[LABEL_COLUMN].to_list(), metadata)
+    _check_any(path, labels)
     values = numpy.stack([table.numbers(table.frame[name]) for name in columns], 1)
     inputs = row_batch(path, metadata, 0, values.reshape(len(values), *metadata.shape)).inputs
-    return _examples(inputs, labels.numpy(), metadata)
+    return _examples(inputs, labels, metadata)
 
 
 def _numbered(path: Path, names: Sequence[str], metadata: ModelMetadata) -> Tensor:
@@ -157,24 +165,24 @@ def _numbered(path: Path, names: Sequence[str], metadata: ModelMetadata) -> Tens
     if strange is not None:
         raise UserError(
             f"{path}: the class {shown(strange)} is none of the model's, which are "
-            f"{', '.join(metadata.classes[:10])}{' ...' if len(metadata.classes) > 10 else ''}."
+            f"{', '.join(metadata.classes[:10])}{' ...' if len(metadata.classes) > 10 else ''}: "
+            "rename it, or leave its examples out."
         )
     return torch.tensor([numbers[name] for name in plain])
 
 
-def _examples(inputs: Tensor, labels: numpy.ndarray, metadata: ModelMetadata) -> LabelledData:
-    numbers = torch.from_numpy(labels.astype(numpy.int64))
+def _examples(inputs: Tensor, labels: Tensor, metadata: ModelMetadata) -> LabelledData:
     bounds: Bounds | None = metadata.bounds
-    examples = Examples(inputs, numbers, bounds, metadata.classes, metadata.tokens)
-    return LabelledData(examples.batches(BATCH), numbers)
+    examples = Examples(inputs, labels, bounds, metadata.classes, metadata.tokens)
+    return LabelledData(examples.batches(BATCH), labels)
 
 
-def check_enough(data: LabelledData, metadata: ModelMetadata, fewest: int) -> None:
+def check_enough(path: Path, data: LabelledData, metadata: ModelMetadata, fewest: int) -> None:
     """Refuse data in which a class of the model has too few examples."""
     counts = data.labels.bincount(minlength=len(metadata.classes)).tolist()
     count, name = min(zip(counts, metadata.classes, strict=True), key=lambda pair: pair[0])
     if count < fewest:
         raise UserError(
-            f"expected at least {fewest} examples of each class, got {count} of {name!r}: add "
-            "some, or lower --fewest if that class hardly ever occurs."
+            f"{path}: expected at least {fewest} examples of each class, got {count} of {name!r}: "
+            "add some, or lower --fewest if that class hardly ever occurs."
         )
