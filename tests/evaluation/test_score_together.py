@@ -12,21 +12,17 @@ from torch import Tensor, nn
 from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.evaluation import score_together, score_under_shift
-from falconcal.methods import METHODS, L2Dropout
+from falconcal.methods import L2Dropout
 from falconcal.metrics.predictions import Predictions
 from falconcal.models.predict import predict
 from falconcal.recalibration import CalibratedModel, Calibrator, ShiftTemperature, Temperature
 from falconcal.recalibration.neighbours import Neighbours
 from falconcal.shifts import OUTLIERS, SHIFTS, AnyShift, Shift, StoredShift
 from falconcal.shifts.stored.stored_shift import StoredLevel
+from tests.helpers.methods_by_kind import CALIBRATORS
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.stripes import load_stripes
 
-CALIBRATORS: dict[str, Any] = {
-    name: method
-    for name, method in METHODS.items()
-    if isinstance(method, type) and issubclass(method, Calibrator)
-}
 LADDER: dict[str, Any] = {"check_families": False, "stored": 20}
 
 

@@ -19,7 +19,7 @@ from falconcal.recalibration import (
     Temperature,
 )
 from falconcal.recalibration.ladder import Ladder
-from tests.recalibration.test_recalibration import CALIBRATORS
+from tests.helpers.methods_by_kind import CALIBRATORS
 
 CLASSES = ("a", "b", "c")
 CENTRES = torch.tensor([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])

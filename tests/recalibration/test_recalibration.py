@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from falconcal.data import Dataset, Examples, TensorBatches
 from falconcal.errors import CalibrationWarning, UserError
-from falconcal.methods import METHODS, Falcon, L2Dropout
+from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import (
     accuracy,
     brier_score,
@@ -26,7 +26,6 @@ from falconcal.metrics.binning import EDGE_TOLERANCE
 from falconcal.metrics.predictions import LOWEST_LOG, Predictions
 from falconcal.models.predict import predict
 from falconcal.recalibration import (
-    Calibrator,
     FittedCalibrator,
     HistogramBinning,
     Isotonic,
@@ -35,13 +34,9 @@ from falconcal.recalibration import (
     VectorScaling,
 )
 from falconcal.recalibration.scaling_binning import three_parts
+from tests.helpers.methods_by_kind import CALIBRATORS
 from tests.helpers.small_data import small_network
 
-CALIBRATORS: dict[str, Any] = {
-    name: method
-    for name, method in METHODS.items()
-    if isinstance(method, type) and issubclass(method, Calibrator)
-}
 # for those that look at examples: one family is enough to say that two fits agree
 QUICK: dict[str, Any] = {"perturbed": ("contrast",), "check_families": False}
 # those that need predictions alone
