@@ -74,10 +74,10 @@ def test_figures_are_left_out_and_named_never_broken(
     if "±" not in row:
         assert row == " ".join(whole).split()[: len(row)]
     words = " ".join(text.split())
-    told = words.partition("too narrow for")[2]
-    assert ("deviations" in told) == ("±" not in row and len(seeds) > 1)
+    left_out = words.partition("too narrow for")[2]
+    assert ("deviations" in left_out) == ("±" not in row and len(seeds) > 1)
     shown = "Training" in words.partition("too narrow for")[0]
-    assert shown != ("Training" in told)
+    assert shown != ("Training" in left_out)
     assert len(heading) == len(whole)
 
 

@@ -205,7 +205,7 @@ def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
         (*saved, "wide.npz"): "expected examples as the model was saved for",
         (*saved, "few.npz"): "expected at least 5 examples of each class, got",
         (*saved, "bare.npz"): "expected the arrays inputs and labels",
-        (*saved, "strange"): "the class 'blue' is none of the model's",
+        (*saved, "strange"): "the class 'blue' is not one of the model's",
         (*saved, "rows.csv"): "expected a column for each of the 784 inputs",
         (*saved, "nowhere.npz"): "no such file or folder",
         (*saved, "net.pth"): "got 'net.pth': convert it",
