@@ -20,9 +20,11 @@ from falconcal.recalibration.neighbours import Neighbours
 from falconcal.shifts import OUTLIERS, SHIFTS, AnyShift, Shift, StoredShift
 from falconcal.shifts.stored.stored_shift import StoredLevel
 from tests.helpers.methods_by_kind import CALIBRATORS
+from tests.helpers.short_fits import short_fits
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.stripes import load_stripes
 
+pytestmark = pytest.mark.usefixtures("short_fits")  # bits are compared, and calls are counted
 LADDER: dict[str, Any] = {"check_families": False, "stored": 20}
 
 
@@ -64,7 +66,11 @@ class OwnForward(CalibratedModel):
 @pytest.fixture(scope="module")
 def models() -> dict[str, nn.Module]:
     """Every calibrator around one network, some around a calibrated one, and another network."""
-    tiny = load_stripes()
+    with short_fits():
+        return _models(load_stripes())
+
+
+def _models(tiny: Dataset) -> dict[str, nn.Module]:
     network = learned(tiny)
     found = {
         name: calibrated(

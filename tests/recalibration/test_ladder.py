@@ -111,6 +111,7 @@ def learned() -> nn.Module:
     return method.fit(small_network(), noisy.batches(30), noisy.batches(30))
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_every_calibrator_can_be_fitted_under_shift(name: str) -> None:
     settings = {

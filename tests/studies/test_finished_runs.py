@@ -28,7 +28,10 @@ from tests.helpers.small_studies import TEXT, Silent, everything
 from tests.helpers.stripes import make_small, read_own
 
 # the stripes are too easy to determine a temperature
-pytestmark = pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning")
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning"),
+]
 CALIBRATED = """
 [methods.falcon_temperature]
 method = "temperature"
