@@ -28,7 +28,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 
 from benchmarks.choose_settings import read
-from benchmarks.estimator_defaults import examples
+from benchmarks.estimator_defaults import examples, mean
 from benchmarks.pages import write_between
 from falconcal import SHIFTS, Examples, FalconClassifier, ShiftTemperature
 from falconcal.evaluation import score_under_shift
@@ -198,10 +198,6 @@ def gap_of(rows: list[Row], weight: Any, other: Any, figure: str) -> tuple[float
     }
     gaps = [of[weight][run] - of[other][run] for run in of[other]]
     return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
-
-
-def mean(rows: list[Row], weight: str | float, name: str) -> float:
-    return statistics.fmean(row[name] for row in rows if row["weight"] == weight)
 
 
 def write_page(rows: list[Row]) -> None:

@@ -75,7 +75,7 @@ MIXED: Grid = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, help="JSON lines, one a trial; appended to")
+    parser.add_argument("file", type=Path, help="JSON lines, one per trial; appended to")
     parser.add_argument("--workers", type=int, default=1, help="processes, a thread each")
     arguments = parser.parse_args()
     arguments.file.parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,9 @@ def candidate_table(accurate: list[Row], falcon: list[Row], calibrated: list[Row
     measures: dict[str, Callable[[Row], float]] = {"clean, FGSM, noise, blur, contrast": old}
     for name, families in SETS.items():
         measures[name] = partial(matched, families=families)
-        measures[f"{name}; clean a family"] = partial(matched, families=families, clean_family=True)
+        measures[f"{name}; clean as a family"] = partial(
+            matched, families=families, clean_family=True
+        )
     return table(
         ("criterion", "accurate", "FALCON alone", "constraint met", "chosen micro / macro"),
         [

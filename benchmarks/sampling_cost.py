@@ -59,7 +59,7 @@ def ratios(make: Callable[[], nn.Module], shape: tuple[int, ...], rounds: int) -
     sampled, apart = (MCDropout(samples=SAMPLES).build(network).eval() for _ in range(2))
     with torch.no_grad():
         sampled(inputs)  # where rows are multiplied is found out once
-        apart.fans = dict.fromkeys(sampled.fans)  # type: ignore[arg-type,assignment]
+        apart.branch_points = dict.fromkeys(sampled.branch_points)  # type: ignore[arg-type,assignment]
         kinds = {"one pass": network, "sampled": sampled, "pass by pass": apart}
         least = timed(kinds, inputs, rounds)
     one = least.pop("one pass")

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, help="JSON lines, one a run; appended to")
+    parser.add_argument("file", type=Path, help="JSON lines, one per run; appended to")
     file = parser.parse_args().file
     torch.set_num_threads(1)
     rows = read(file)

@@ -4,6 +4,7 @@ import multiprocessing.process
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from falconcal.data import Dataset
 from tests.helpers.chromium import NOTE
+from tests.helpers.short_fits import short_fits
 from tests.helpers.watched_process import COUNTS
 
 torch.set_num_threads(1)
@@ -68,6 +70,13 @@ def _no_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(subprocess.Popen, "__init__", start)
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", refuse)
+
+
+@pytest.fixture(name="short_fits")
+def _short_fits() -> Iterator[None]:
+    """For tests that compare bits or shapes of calibrated models, not how good the fit is."""
+    with short_fits():
+        yield
 
 
 @pytest.fixture

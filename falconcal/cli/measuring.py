@@ -25,7 +25,7 @@ from falconcal.cli.options import (
 from falconcal.cli.terminal import errors, output, print_text
 
 if TYPE_CHECKING:
-    from falconcal.studies.finished_runs import Measurement
+    from falconcal.studies.measurement_request import Measurement
 
 
 @app.command(
@@ -52,7 +52,7 @@ def measure(
     same command goes on where it was interrupted. Without shifts and outliers it measures what
     the study tests and runs lack, as after falconcal run --measure later.
     """
-    from falconcal.studies.finished_runs import Measurement
+    from falconcal.studies.measurement_request import Measurement
 
     stay_offline(offline)
     output.quiet = json

@@ -137,8 +137,8 @@ def _show(record: "FitRecord", out: Path, json: bool) -> None:
     figures = record.figures()
     if json:
         rows = [dict(zip(("where", "before", "after"), row, strict=True)) for row in figures]
-        told = {"verdict": record.headline(), "figures": rows, "details": record.details()}
-        print_json({**told, "model": str(out)})
+        result = {"verdict": record.headline(), "figures": rows, "details": record.details()}
+        print_json({**result, "model": str(out)})
         return
     print_text(record.headline(), style="bold")
     if figures:

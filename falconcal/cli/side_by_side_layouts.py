@@ -32,8 +32,8 @@ def difference_layouts(both: SideBySide) -> Iterator[TableLayout]:
     short = [[*row[:3], row[-1]] for row in numbered]
     yield TableLayout(DIFFERENCE_HEADING, rows)
     yield TableLayout(DIFFERENCE_HEADING, numbered, _named(both))
-    told = f"{_named(both)}. {ON_THE_PAGE.format('intervals and p-values')}"
-    yield TableLayout([*DIFFERENCE_HEADING[:3], DIFFERENCE_HEADING[-1]], short, told)
+    note = f"{_named(both)}. {ON_THE_PAGE.format('intervals and p-values')}"
+    yield TableLayout([*DIFFERENCE_HEADING[:3], DIFFERENCE_HEADING[-1]], short, note)
 
 
 def _named(both: SideBySide) -> str:

@@ -123,9 +123,9 @@ def summary_layouts(results: "Results") -> Iterator[TableLayout]:
     deviations = ["deviations between seeds"] if several else []
     for kept in range(len(HEADLINE), 0, -1):
         missing = deviations + [column.heading for column in HEADLINE[kept:]]
-        told = f"The terminal is too narrow for {', '.join(missing)}: see summary.md."
+        note = f"The terminal is too narrow for {', '.join(missing)}: see summary.md."
         cells = headline(results, deviations=False, figures=kept)
-        yield TableLayout(*cells, told if missing else "")
+        yield TableLayout(*cells, note if missing else "")
 
 
 def show_score(found: "Assessment") -> None:

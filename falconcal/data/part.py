@@ -244,7 +244,31 @@ def _as_inputs(given: Any) -> Inputs:
     return as_tensor(given, "inputs")
 
 
-class TensorBatches:
+class SeededBatches:
+    """What batches of any part share: size, seed and the epoch that comes next."""
+
+    def __init__(
+        self,
+        examples: Part,
+        size: int,
+        shuffle: bool,
+        seed: int,
+        augment: Augment | None = None,
+    ) -> None:
+        check_size(size)
+        self.examples, self.size, self.shuffle, self.seed = examples, size, shuffle, seed
+        self.bounds, self.classes, self.augment = examples.bounds, examples.classes, augment
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order and augmentation come next."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.examples) // self.size)
+
+
+class TensorBatches(SeededBatches):
     """Batches cut from tensors by index; the order of an epoch depends on seed and epoch alone.
 
     It is what ``Examples.batches`` returns, and quicker than a loader that collates example by
@@ -269,25 +293,7 @@ class TensorBatches:
         [[1.0, 2.0], [3.0]]
     """
 
-    def __init__(
-        self,
-        examples: InMemoryPart,
-        size: int,
-        shuffle: bool,
-        seed: int,
-        augment: Augment | None = None,
-    ) -> None:
-        check_size(size)
-        self.examples, self.size, self.shuffle, self.seed = examples, size, shuffle, seed
-        self.bounds, self.classes, self.augment = examples.bounds, examples.classes, augment
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order and augmentation come next."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return -(-len(self.examples) // self.size)
+    examples: InMemoryPart
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         for number, which in enumerate(self._cuts()):

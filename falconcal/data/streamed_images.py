@@ -11,8 +11,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from falconcal.data.bounds import Bounds
 from falconcal.data.images import PIXEL_BOUNDS, as_floats, framing_of
-from falconcal.data.input_checks import check_labels, check_size
-from falconcal.data.part import Augment, Examples, Part, augmented, epoch_order, warn_of_class_order
+from falconcal.data.input_checks import check_labels
+from falconcal.data.part import (
+    Augment,
+    Examples,
+    Part,
+    SeededBatches,
+    augmented,
+    epoch_order,
+    warn_of_class_order,
+)
 from falconcal.errors import UserError
 from falconcal.io.image_files import Framing, ImageReadError, read_image
 
@@ -67,40 +75,28 @@ class StreamedImages(Part):
         return StreamedBatches(self, size, shuffle, seed, augment)
 
 
-class StreamedBatches:
+class StreamedBatches(SeededBatches):
     """Batches read ahead by worker processes; order and augmentation by seed and epoch alone."""
 
-    def __init__(
-        self, images: StreamedImages, size: int, shuffle: bool, seed: int, augment: Augment | None
-    ) -> None:
-        check_size(size)
-        self.images, self.size, self.shuffle, self.seed = images, size, shuffle, seed
-        self.bounds, self.classes, self.augment = images.bounds, images.classes, augment
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return -(-len(self.images) // self.size)
+    examples: StreamedImages
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        count = len(self.images)
+        count = len(self.examples)
         order = epoch_order(count, self.seed, self.epoch) if self.shuffle else torch.arange(count)
         cuts = torch.split(order, self.size)
         # bytes cross from process to process, a quarter of what floats would be
         loader = DataLoader(
-            _Decoded(self.images),
+            _Decoded(self.examples),
             batch_sampler=[cut.tolist() for cut in cuts],
             collate_fn=_together,
-            num_workers=min(self.images.workers, os.cpu_count() or 1),
+            num_workers=min(self.examples.workers, os.cpu_count() or 1),
             generator=torch.Generator(),  # else it draws from the caller's random numbers
         )
         for number, (pixels, cut) in enumerate(zip(loader, cuts, strict=True)):
             if isinstance(pixels, ImageReadError):
                 raise pixels
             inputs = augmented(as_floats(pixels), self.augment, self.seed, self.epoch, number)
-            yield inputs, self.images.labels[cut]
+            yield inputs, self.examples.labels[cut]
 
 
 class _Decoded(Dataset[Tensor | ImageReadError]):

@@ -6,7 +6,7 @@ import polars
 from falconcal.drawing.layers import HOVER_SIZE, in_house_style, layered
 from falconcal.drawing.theme import COLOURS
 
-RIGHT = COLOURS[0]
+MODEL_COLOUR = COLOURS[0]
 MOST_COUNTED = 12  # bins over which counts can be written without running into each other
 DIAGRAM_SIDE = 320
 
@@ -44,15 +44,15 @@ def _bin_marks() -> list[altair.Chart]:
         x=altair.X("confidence:Q", title="confidence", scale=across, axis=axis)
     )
     accuracy = altair.Y("accuracy:Q", title="accuracy", scale=upwards, axis=axis)
-    gaps = base.mark_rule(color=RIGHT, strokeWidth=5, opacity=0.3).encode(
+    gaps = base.mark_rule(color=MODEL_COLOUR, strokeWidth=5, opacity=0.3).encode(
         y=accuracy, y2="confidence:Q"
     )
-    bounds = base.mark_rule(color=RIGHT, strokeWidth=1.2).encode(
+    bounds = base.mark_rule(color=MODEL_COLOUR, strokeWidth=1.2).encode(
         y=altair.Y("low:Q", title="accuracy"), y2="high:Q"
     )
-    line = base.mark_line(color=RIGHT, strokeWidth=1.2, opacity=0.7).encode(y=accuracy)
+    line = base.mark_line(color=MODEL_COLOUR, strokeWidth=1.2, opacity=0.7).encode(y=accuracy)
     size = altair.Size("share:Q", scale=altair.Scale(domain=[0, 1], range=[14, 500]), legend=None)
-    dots = base.mark_circle(color=RIGHT, opacity=0.9).encode(y=accuracy, size=size)
+    dots = base.mark_circle(color=MODEL_COLOUR, opacity=0.9).encode(y=accuracy, size=size)
     hover = base.mark_circle(size=4 * HOVER_SIZE, opacity=0).encode(
         y=accuracy, tooltip=_bin_words()
     )

@@ -6,7 +6,8 @@ import polars
 import torch
 
 from falconcal.errors import UserError, described
-from falconcal.evaluation.shifted_batches import CLEAN, OUTLIER_LEVEL
+from falconcal.evaluation.shifted_batches import OUTLIER_LEVEL
+from falconcal.io.output_folder import CLEAN
 from falconcal.metrics import POOLED, metrics_without, outlier_detection
 from falconcal.metrics.outlier_detection import SIGNALS
 from falconcal.metrics.predictions import Scores

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from falconcal.core.model_inputs import Inputs
 from falconcal.data import Part
 from falconcal.errors import UserError, described
+from falconcal.io.output_folder import CLEAN
 from falconcal.shifts import AnyShift, Outliers, Shift, StoredShift, shift_context, shift_inputs
 from falconcal.shifts.stored.stored_shift import StoredLevel
 
-CLEAN = "clean"
 OUTLIER_LEVEL = 1  # the level that outliers have in tables
 
 InputsAndLabels = tuple[Inputs, Tensor]

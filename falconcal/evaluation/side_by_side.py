@@ -14,7 +14,7 @@ from falconcal.metrics import BINS, METRICS
 from falconcal.metrics.metric_inputs import labelled
 from falconcal.metrics.predictions import Data, Scores, as_record
 
-COMPARED = ("accuracy", "ece", "nll", "brier")  # metrics whose differences are tested
+TESTED_METRICS = ("accuracy", "ece", "nll", "brier")  # metrics whose differences are tested
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def assess_together(
     reference, *others = scores
     top_only = any(one.top_only for one in scores.values())
     metrics = [
-        name for name in COMPARED if not (top_only and "distribution" in METRICS[name].needs)
+        name for name in TESTED_METRICS if not (top_only and "distribution" in METRICS[name].needs)
     ]
     rows = [row for metric in metrics for row in _rows(scores, reference, others, metric, seed)]
     return SideBySide(assessed, reference, sorted(rows, key=lambda row: others.index(row.name)))

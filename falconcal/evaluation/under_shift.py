@@ -20,7 +20,6 @@ from falconcal.data.sharding import RoundRobin
 from falconcal.errors import UserError, described
 from falconcal.evaluation.score_rows import SCORE_FIELDS, scores_to_rows
 from falconcal.evaluation.shifted_batches import (
-    CLEAN,
     OUTLIER_LEVEL,
     EvaluationData,
     InputsAndLabels,
@@ -28,6 +27,7 @@ from falconcal.evaluation.shifted_batches import (
     ShiftLevel,
     shift_levels,
 )
+from falconcal.io.output_folder import CLEAN
 from falconcal.metrics.predictions import Scores
 from falconcal.models.predict import predict_batch
 from falconcal.models.prepared_model import PreparedModel

@@ -9,7 +9,6 @@ import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,8 +21,17 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from falconcal.data import PREDICTION_BATCH_SIZE, Bounds, Examples
+from falconcal.data import PREDICTION_BATCH_SIZE, Examples
 from falconcal.errors import UserError
+from falconcal.integrations.estimator_arrays import (
+    Shape,
+    as_rows,
+    bounds_of,
+    check_square,
+    hold_out,
+    shape_of_example,
+    with_channel,
+)
 from falconcal.integrations.table_columns import Missing, TableColumns, class_factors, dense
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
@@ -32,7 +40,6 @@ from falconcal.recalibration import CalibratedModel, ShiftTemperature
 from falconcal.recalibration.calibrator import Calibrator
 from falconcal.training import EpochRecord, History, on_epoch
 
-Shape = tuple[int, ...]
 Module = Callable[[Shape, int], nn.Module]  # shape of an example, number of classes
 
 
@@ -147,7 +154,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = torch.from_numpy(_check_sample_weight(sample_weight, rows).astype("float32"))
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, validation = self._split(codes, seed)
-        self.example_shape_ = _with_channel(shape) if self.module is None else shape
+        self.example_shape_ = self._module_shape(shape)
         self.columns_.fit_means(rows[train])
         self.scaler_ = StandardScaler() if len(self.example_shape_) == 1 else MinMaxScaler()
         self.scaler_.fit(self._columns_to_scale(rows[train]))
@@ -164,8 +171,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return rows of numbers, labels, and the shape of an example; learn columns of words."""
         self.columns_ = TableColumns(self.missing).fit_words(table)
         if self.columns_.words is None:
-            shape = _shape_of_example(table)
-            found = validate_data(self, _as_rows(table), labels, **self._how_to_check())
+            shape = shape_of_example(table)
+            found = validate_data(self, as_rows(table), labels, **self._how_to_check())
             return dense(found[0]), found[1], shape
         validate_data(self, table, labels, skip_check_array=True)
         numbers = self.columns_.numbers(table)
@@ -175,8 +182,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read_again(self, table: ArrayLike) -> tuple[NDArray[Any], Shape]:
         """Return rows of numbers, and the shape of an example, of a table like that of ``fit``."""
         if self.columns_.words is None:
-            rows = validate_data(self, _as_rows(table), reset=False, **self._how_to_check())
-            return dense(rows), _shape_of_example(table)
+            rows = validate_data(self, as_rows(table), reset=False, **self._how_to_check())
+            return dense(rows), shape_of_example(table)
         validate_data(self, table, reset=False, skip_check_array=True)
         rows = check_array(self.columns_.numbers(table), **self._how_to_check())
         return rows, rows.shape[1:]
@@ -205,7 +212,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         rows, shape = self._read_again(X)
-        if (_with_channel(shape) if self.module is None else shape) != self.example_shape_:
+        if self._module_shape(shape) != self.example_shape_:
             raise UserError(
                 f"expected examples of shape {self.example_shape_}, as in fit, got {shape}."
             )
@@ -253,7 +260,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(f"expected labels of the classes that fit was given, got {unknown[0]}.")
         codes = torch.from_numpy(numpy.searchsorted(self.classes_, labels))
         inputs = self._inputs(rows)
-        held = Examples(inputs, codes, None if inputs.ndim == 2 else _bounds_of(inputs))
+        held = Examples(inputs, codes, None if inputs.ndim == 2 else bounds_of(inputs))
         before = self.module_.model if isinstance(self.module_, CalibratedModel) else self.module_
         validation = held.batches(PREDICTION_BATCH_SIZE)
         self.module_ = (calibrator or ShiftTemperature()).fit(before, validation=validation)
@@ -285,13 +292,17 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = self.columns_.filled(rows.astype(numpy.float64))
         return rows if len(self.example_shape_) == 1 else rows.reshape(-1, 1)
 
+    def _module_shape(self, shape: Shape) -> Shape:
+        """Return the shape of an example as the network takes it."""
+        return with_channel(shape) if self.module is None else shape
+
     def _make_module(self) -> nn.Module:
         shape, classes = self.example_shape_, len(self.classes_)
         if self.module is not None:
             return self.module(shape, classes)
         if len(shape) == 1:
             return MLP(classes, shape[0], self.hidden)
-        _check_square(shape)
+        check_square(shape)
         return LeNet(classes, *shape[:2])
 
     def _train(
@@ -303,15 +314,15 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parts: tuple[NDArray[Any], NDArray[Any]],
         seed: int,
     ) -> None:
-        bounds, classes = _bounds_of(inputs), tuple(map(str, self.classes_))
+        bounds, classes = bounds_of(inputs), tuple(map(str, self.classes_))
         train, validation = (Examples(inputs[part], codes[part], bounds, classes) for part in parts)
         if weights is not None:
             train = replace(train, weights=weights[parts[0]])
         factors = class_factors(self.class_weight, self.classes_, codes[parts[0]].numpy())
         size = _plain(self.batch_size)
         self.history_ = History()
-        told = on_epoch(_print_epoch) if self.verbose else nullcontext()
-        with self.history_.recording(), told:
+        printing = on_epoch(_print_epoch) if self.verbose else nullcontext()
+        with self.history_.recording(), printing:
             self._falcon(seed).fit(
                 module,
                 train.batches(size, shuffle=True, seed=seed),
@@ -334,67 +345,6 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _print_epoch(record: EpochRecord) -> None:
     terms = ", ".join(f"{name} {value:.4f}" for name, value in record.terms.items())
     print(f"epoch {record.epoch} of {record.epochs}: {terms}")
-
-
-def hold_out(
-    codes: NDArray[numpy.int64], fraction: float, seed: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the indices of examples to train on and of those held out, stratified if possible.
-
-    The only example of a class is always trained on.
-    """
-    if not 0 < fraction < 1:
-        raise UserError(f"expected validation_fraction between 0 and 1, got {fraction}.")
-    counts = numpy.bincount(codes)
-    several, alone = (numpy.flatnonzero(which) for which in (counts[codes] > 1, counts[codes] == 1))
-    classes, held = int((counts > 1).sum()), max(1, round(fraction * len(codes)))
-    if held >= len(several):
-        raise UserError(
-            f"expected enough examples to hold out {held} by validation_fraction={fraction}, got "
-            f"{len(codes)} in {len(counts)} classes: give more, or set early_stopping=False."
-        )
-    possible = classes <= held <= len(several) - classes
-    train, validation = train_test_split(
-        several,
-        test_size=held,
-        random_state=seed,
-        stratify=codes[several] if possible else None,
-    )
-    return numpy.concatenate([train, alone]), validation
-
-
-def _shape_of_example(array: ArrayLike) -> Shape:
-    """Return the shape of one example, also of sparse matrices and data frames."""
-    shape: Shape = array.shape if hasattr(array, "shape") else numpy.asarray(array).shape
-    return tuple(shape[1:])
-
-
-def _as_rows(array: ArrayLike) -> ArrayLike:
-    """Return arrays of more than two dimensions as tables; others are not changed."""
-    if len(_shape_of_example(array)) < 2:
-        return array
-    whole = numpy.asarray(array)
-    return whole.reshape(len(whole), int(numpy.prod(whole.shape[1:])))
-
-
-def _with_channel(shape: Shape) -> Shape:
-    """Return the shape of a grey image with its one channel."""
-    return (1, *shape) if len(shape) == 2 else shape
-
-
-def _check_square(shape: Shape) -> None:
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 12:
-        raise UserError(
-            "expected a table, or square images of 12 x 12 pixels or more, as (N, height, width) "
-            f"or (N, channels, height, width), got examples of shape {shape}: for others pass a "
-            "module."
-        )
-
-
-def _bounds_of(inputs: Tensor) -> Bounds | None:
-    """Return the lowest and the highest value; None if they are equal."""
-    low, high = (float(value) for value in inputs.aminmax())
-    return Bounds(low, high) if low < high else None
 
 
 def _plain(value: Any) -> Any:

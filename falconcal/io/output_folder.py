@@ -21,6 +21,7 @@ from pathlib import Path
 
 from falconcal.errors import UsageError
 
+CLEAN = "clean"  # the shift, in rows and scores, of examples that nothing was done to
 DEFAULT_VARIANT = "default"  # the variant of a study that has none
 REFERENCE_VARIANT = "reference"  # of the run that only trains the reference; it has no rows
 WEIGHTS_FILE = "weights.safetensors"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-LEVELS = 256  # of grey, for a histogram
+GREY_LEVELS = 256  # of grey, for a histogram
 MOST_BITS = 4  # that posterisation takes away
 TURN, SLANT, MOVE = 30.0, 0.3, 0.33  # of degrees, of a tangent, of an image, at strength 1
 
@@ -28,9 +28,9 @@ def autocontrast(images: Tensor, strengths: Tensor) -> Tensor:
 def equalise(images: Tensor, strengths: Tensor) -> Tensor:
     """Give each channel a flat histogram: pixels become the fraction that is no brighter."""
     flat = images.flatten(2)  # (N, C, P)
-    places = (flat * (LEVELS - 1)).round().long().clamp(0, LEVELS - 1)
-    counts = torch.zeros(*flat.shape[:2], LEVELS, device=images.device, dtype=images.dtype)
-    below = counts.scatter_add(2, places, torch.ones_like(flat)).cumsum(2)  # (N, C, LEVELS)
+    places = (flat * (GREY_LEVELS - 1)).round().long().clamp(0, GREY_LEVELS - 1)
+    counts = torch.zeros(*flat.shape[:2], GREY_LEVELS, device=images.device, dtype=images.dtype)
+    below = counts.scatter_add(2, places, torch.ones_like(flat)).cumsum(2)  # (N, C, GREY_LEVELS)
     lowest = below.gather(2, places.amin(2, keepdim=True))
     room = flat.shape[2] - lowest
     found = (below.gather(2, places) - lowest) / room.clamp_min(1)

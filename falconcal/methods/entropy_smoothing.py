@@ -32,9 +32,9 @@ class EntropySmoothing(TrainingMethod):
     """
 
     smoothing: Fraction = 0.05
-    """Fraction epsilon of each label that is spread evenly over all classes; 0 is none."""
+    """Fraction epsilon of each label that is spread evenly over all classes; 0 switches it off."""
     entropy_weight: NonNegative = 0.1
-    """Weight beta of the entropy; 0 is none."""
+    """Weight beta of the entropy; 0 switches it off."""
 
     def objectives(self) -> list[Objective]:
         return [Objective("smoothed", partial(entropy_smoothing_terms, self), adam(self))]

@@ -29,7 +29,7 @@ from falconcal.models.bayesian.conversion import with_last_layer
 from falconcal.training import Objective, Step, TrainingMethod, adam, clean_terms
 from falconcal.training.recipe import TrainingOptions
 
-ITERATIONS = 1  # of the power method per step; its vector is kept between steps
+POWER_ITERATIONS = 1  # of the power method per step; its vector is kept between steps
 
 
 @settings
@@ -161,7 +161,7 @@ class SNGPModel(nn.Module):
         for number, layer in enumerate(self._bounded()):
             matrix = layer.weight.flatten(1)  # (rows, columns)
             vector = self.get_buffer(f"vector_{number}")
-            for _ in range(ITERATIONS):
+            for _ in range(POWER_ITERATIONS):
                 other = nn.functional.normalize(matrix.T @ vector, dim=0)
                 vector.copy_(nn.functional.normalize(matrix @ other, dim=0))
             norm = (vector @ (matrix @ other)).clamp_min(torch.finfo(matrix.dtype).tiny)

@@ -192,13 +192,18 @@ def fit_conformal(
     rising, order = scores.gather(1, predictions.labels[:, None])[:, 0].sort()
     given = None if weights is None else _checked_weights(weights, len(predictions))[order]
     made = ConformalSets(kind, alpha, rising, given, penalty, free_ranks)
-    if given is not None and made.effective_size < FEWEST_EFFECTIVE:
+    if given is not None:
+        _check_effective_size(made)
+    return made
+
+
+def _check_effective_size(made: ConformalSets) -> None:
+    if made.effective_size < FEWEST_EFFECTIVE:
         raise UserError(
-            f"the weights of {len(rising)} examples have an effective sample size of "
+            f"the weights of {len(made.scores)} examples have an effective sample size of "
             f"{made.effective_size:.1f}, below {FEWEST_EFFECTIVE}: a few examples would decide "
             "everything. Collect examples that are more like those to come."
         )
-    return made
 
 
 def class_scores(probs: Tensor, kind: ConformalKind, penalty: float, free_ranks: int) -> Tensor:

@@ -7,6 +7,7 @@ import scipy  # its parts are loaded when they are first used
 import torch
 from torch import Tensor
 
+NETWORK_ITERATIONS = 300  # where a small network is fitted, whose loss is not convex
 Vector = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
 

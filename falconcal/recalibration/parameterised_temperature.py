@@ -22,14 +22,13 @@ from torch import Tensor
 from falconcal.core.settings import Count, NonNegative, Seed, settings
 from falconcal.recalibration.calibrated_model import Parameters
 from falconcal.recalibration.calibrator import Calibrator
-from falconcal.recalibration.convex import minimise
+from falconcal.recalibration.convex import NETWORK_ITERATIONS, minimise
 from falconcal.recalibration.fit_losses import FitLoss, Measure, found_by_loss, smoothed_nll
 from falconcal.recalibration.neighbours import in_blocks
 from falconcal.recalibration.temperature import best_temperature, makes_no_mistake
 
 HIDDEN_UNITS = 5  # per hidden layer
 LOWEST_FACTOR = 0.05
-ITERATIONS = 300
 
 
 @settings
@@ -79,7 +78,7 @@ class ParameterisedTemperature(Calibrator):
             return measured(measure, network) + self.penalty * size
 
         def search(measure: Measure) -> Tensor:
-            return minimise(partial(penalised, measure), start, ITERATIONS)
+            return minimise(partial(penalised, measure), start, NETWORK_ITERATIONS)
 
         start = found = _start(features.shape[1], self.seed)
         if not makes_no_mistake(log_probs, labels):  # squares would only sharpen

@@ -34,7 +34,7 @@ from falconcal.recalibration.histogram_binning import (
 )
 from falconcal.recalibration.temperature import best_temperature
 
-MARGIN = 1e-6  # by which the predicted class stays ahead of the next
+TOP_LEAD = 1e-6  # by which the predicted class stays ahead of the next
 EXTREME = 36.0  # log-odds beyond which float64 cannot tell a probability from 1
 
 
@@ -152,7 +152,7 @@ def with_top_probability(logits: Tensor, confidence: Tensor) -> Tensor:
     winner = logits.argmax(1, keepdim=True)  # (N, 1)
     others = logits.scatter(1, winner, -torch.inf).log_softmax(1)  # among themselves
     following = others.max(1, keepdim=True).values.exp()
-    least = following / (1 + following) * (1 + MARGIN)
+    least = following / (1 + following) * (1 + TOP_LEAD)
     top = torch.maximum(confidence[:, None], least)  # (N, 1)
     return (others + floored_log(1 - top)).scatter(1, winner, floored_log(top))
 

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from falconcal.recalibration.convex import minimise
+from falconcal.recalibration.convex import NETWORK_ITERATIONS, minimise
 from falconcal.recalibration.fit_losses import weighted_nll
 
 Form = Literal["constant", "linear", "monotone", "free"]
 UNITS = 16
 LOWEST_TEMPERATURE = 0.05
-ITERATIONS = 300
 
 
 def weight_count(form: Form, features: int) -> int:
@@ -77,7 +76,7 @@ def fit_temperatures(
 
     width = features.shape[1]
     start, lowest = _start(form, width, seed), lowest_weights(form, width, rising)
-    return minimise(loss, torch.maximum(start, lowest), ITERATIONS, lowest)
+    return minimise(loss, torch.maximum(start, lowest), NETWORK_ITERATIONS, lowest)
 
 
 def _start(form: Form, features: int, seed: int) -> Tensor:

@@ -4,43 +4,30 @@ Each shift is stored when all runs are measured under it, in files beside the ru
 files become part of the runs' scores. A command that is interrupted loses one shift at most.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import polars
-import torch
 from torch import nn
 
-from falconcal.core.method import Method
-from falconcal.errors import UsageError, UserError, unknown_name_error
-from falconcal.evaluation.under_shift import CLEAN, score_together
-from falconcal.io.output_folder import RunKey
-from falconcal.recalibration.calibrated_model import CalibratedModel
-from falconcal.recalibration.calibrator import Calibrator
-from falconcal.shifts import AnyShift, Outliers, expand_groups, named_shifts
+from falconcal.errors import UsageError, UserError
+from falconcal.evaluation.under_shift import score_together
+from falconcal.io.output_folder import CLEAN, RunKey
+from falconcal.shifts import AnyShift, Outliers
 from falconcal.studies.building import check_tests
-from falconcal.studies.run import StudyContext, load_run_model
-from falconcal.studies.run_files import is_whole, read_json, read_table, write_table
+from falconcal.studies.measurement_request import (
+    Measurement,
+    check_not_fitted_on,
+    requested_runs,
+    requested_study,
+    requested_tests,
+)
+from falconcal.studies.run import StudyContext
+from falconcal.studies.run_files import is_whole, read_table, write_table
+from falconcal.studies.run_models import RunModels
 from falconcal.studies.runner import collect_rows, write_study_pictures
 from falconcal.studies.store import Store
-from falconcal.studies.study import Study, stored_study, with_tests
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What is asked for: which runs of a folder, under which shifts and outliers."""
-
-    directory: Path
-    shifts: tuple[
-        str, ...
-    ] = ()  # also names of groups; neither these nor outliers: what is missing
-    outliers: tuple[str, ...] = ()
-    methods: tuple[str, ...] | None = None
-    variants: tuple[str, ...] | None = None
-    seeds: int | None = None  # the runs with seeds below it
-    trust_code: tuple[str, ...] = ()
+from falconcal.studies.study import Study, with_tests
 
 
 @dataclass(frozen=True)
@@ -68,12 +55,12 @@ class MeasurementOutcome:
 def measure_runs(request: Measurement, on_progress: OnProgress) -> MeasurementOutcome:
     """Measure finished runs, add the scores to theirs, and write rows.parquet."""
     store = Store(request.directory)
-    runs = _chosen_runs(store, request)
+    runs = requested_runs(store, request)
     values = store.settings()
-    before = _stored_study(values, request)
-    shifts, outliers = _asked(before, request)
+    before = requested_study(values, request)
+    shifts, outliers = requested_tests(before, request)
     names = _names(shifts), _names(outliers)
-    _check_not_fitted_on(store, before, runs, (*names[0], *names[1]))
+    check_not_fitted_on(store, before, runs, (*names[0], *names[1]))
     context = StudyContext(with_tests(before, *names), store)
     with store.opened(values):
         left = _left(store, before, runs, (*names[0], *names[1]))
@@ -83,80 +70,6 @@ def measure_runs(request: Measurement, on_progress: OnProgress) -> MeasurementOu
 
 def _names(tests: Iterable[AnyShift | Outliers]) -> tuple[str, ...]:
     return tuple(test.name for test in tests)
-
-
-def _stored_study(values: Mapping[str, Any], request: Measurement) -> Study:
-    """Return the folder's study; names that the caller gives are trusted."""
-    study = stored_study(values, str(request.directory / "study.json"), request.trust_code)
-    return replace(study, trust=study.trust.typed([*request.shifts, *request.outliers]))
-
-
-def _chosen_runs(store: Store, request: Measurement) -> list[RunKey]:
-    """Return the finished runs that are asked for."""
-    finished = store.runs()
-    if not finished:
-        raise UsageError(
-            f"expected an output folder with finished runs, got {store.directory}: run a study "
-            "into it first, with falconcal run STUDY --out FOLDER."
-        )
-    _check_names("method", request.methods, [run.method for run in finished])
-    _check_names("variant", request.variants, [run.variant for run in finished])
-    chosen = [
-        run
-        for run in finished
-        if (request.methods is None or run.method in request.methods)
-        and (request.variants is None or run.variant in request.variants)
-        and (request.seeds is None or run.seed < request.seeds)
-    ]
-    if not chosen:
-        raise UsageError(f"{store.directory} has no finished runs of these seeds and methods.")
-    return chosen
-
-
-def _check_names(kind: str, names: Iterable[str] | None, finished: list[str]) -> None:
-    for name in names or ():
-        if name not in finished:
-            raise unknown_name_error(f"{kind} of the finished runs", name, dict.fromkeys(finished))
-
-
-def _asked(study: Study, request: Measurement) -> tuple[list[AnyShift], list[Outliers]]:
-    """Return the shifts and outliers that are asked for, groups by their members."""
-    if not request.shifts and not request.outliers:
-        return study.all_shifts(), study.all_outliers()
-    shifts, outliers = expand_groups(request.shifts), tuple(dict.fromkeys(request.outliers))
-    for kind, names, others in (
-        ("shifts", outliers, (*study.shifts, *study.selection_shifts)),
-        ("outliers", shifts, study.outliers),
-    ):
-        for name in names:
-            if name in others:
-                raise UsageError(f"{name!r} is among the {kind} of the study: use --{kind}.")
-    return study.find_shifts(shifts), study.find_outlier_sets(outliers)
-
-
-def _check_not_fitted_on(
-    store: Store, study: Study, runs: list[RunKey], names: tuple[str, ...]
-) -> None:
-    """Refuse to test a run on what its calibrator was fitted on."""
-    for run in runs:
-        method = study.variant(run.variant).method(run.method, run.seed)
-        then = read_json(run.folder(store.directory) / "settings.json")["study"]
-        known = (*then["shifts"], *then.get("outliers", ()))  # and so left out of the fit
-        seen = sorted(set(_fitted_on(method, names)) - named_shifts(known))
-        if seen:
-            raise UsageError(
-                f"{run} was fitted on {', '.join(seen)}: nothing is tested on what it was fitted "
-                "on. Leave it out of --shifts and --outliers, choose other --methods, or name it "
-                "in the study and run that into another folder."
-            )
-
-
-def _fitted_on(method: Method | None, names: tuple[str, ...]) -> Iterator[str]:
-    while method is not None:
-        if isinstance(method, Calibrator):
-            left_out = named_shifts(method.leave_out)
-            yield from (one for one in method.ladder.tested_families(names) if one not in left_out)
-        method = getattr(method, "base", None)
 
 
 Left = dict[str, list[RunKey]]  # the runs that have no scores yet, by shift or outliers
@@ -233,7 +146,7 @@ def _level_count(test: AnyShift | Outliers) -> int:
 
 
 class _Meter:
-    """Counts levels, and tells how far the measurement has come after each batch."""
+    """Counts levels, and reports how far the measurement has come after each batch."""
 
     def __init__(
         self, tests: list[AnyShift | Outliers], examples: int, on_progress: OnProgress
@@ -265,54 +178,6 @@ def _check_same_examples(context: StudyContext, runs: Iterable[RunKey]) -> None:
                 f"expected the {len(clean)} test examples that {run} was measured on, got "
                 f"{len(labels)} examples with other labels: has the data changed since?"
             )
-
-
-class RunModels:
-    """The models of finished runs; a calibrated one has the base run's own module inside.
-
-    Args:
-        context: The study and its folder.
-    """
-
-    def __init__(self, context: StudyContext) -> None:
-        self.context = context
-        self.models: dict[RunKey, nn.Module] = {}
-        self.by_title = {str(run): run for run in context.store.runs()}
-
-    def of(self, run: RunKey) -> nn.Module:
-        """Return the model of a run, loaded once."""
-        if run not in self.models:
-            model = self._load(run)
-            base = self._base(run)
-            if base is not None and isinstance(model, CalibratedModel):
-                own = self.of(base)
-                model.model = own if same_weights(own, model.model) else model.model
-            self.models[run] = model
-        return self.models[run]
-
-    def of_all(self, runs: Iterable[RunKey]) -> dict[RunKey, nn.Module]:
-        """Return the models of several runs."""
-        return {run: self.of(run) for run in runs}
-
-    def _load(self, run: RunKey) -> nn.Module:
-        study = self.context.study.variant(run.variant)
-        method = study.method(run.method, run.seed)
-        return load_run_model(study, self.context.store, self.context.dataset, run, method)
-
-    def _base(self, run: RunKey) -> RunKey | None:
-        """Return the run whose model was calibrated, if it is still in the folder."""
-        record = read_json(run.folder(self.context.store.directory) / "run.json")
-        return self.by_title.get(str(record.get("base")))
-
-
-def same_weights(first: nn.Module, second: nn.Module) -> bool:
-    """Return whether two models are of one kind and hold the same numbers."""
-    states = first.state_dict(), second.state_dict()
-    return (
-        type(first) is type(second)
-        and states[0].keys() == states[1].keys()
-        and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    )
 
 
 def _conclude(

@@ -19,7 +19,7 @@ from falconcal.data import Batches
 from falconcal.io.atomic import write_text
 from falconcal.studies.run_files import is_whole, load_weights, read_json, save_weights, to_json
 from falconcal.training import EpochRecord, TrainingMethod
-from falconcal.training.checkpoints import RECORDS
+from falconcal.training.checkpoint_state import RECORDS
 from falconcal.training.history import publish
 from falconcal.training.loop import make_fabric, warn_of_predictions
 from falconcal.training.selection import EpochSelector, checked_epochs

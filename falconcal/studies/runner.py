@@ -20,7 +20,7 @@ from falconcal.studies.events import Event, EventHandler
 from falconcal.studies.executors.local_workers import ExecutorFactory, in_this_process
 from falconcal.studies.run import StudyContext, run_settings
 from falconcal.studies.run_files import is_whole, read_table, write_table
-from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
+from falconcal.studies.schedule import ATTEMPTS, Needs, Schedule, dependencies, runs_of
 from falconcal.studies.shift_images import write_pictures
 from falconcal.studies.store import Store
 from falconcal.studies.study import Study, with_tests
@@ -91,10 +91,7 @@ def _do(
     complete = distributed.broadcast_from_first([context.store.complete(run) for run in runs])
     left = [run for run, there in zip(runs, complete, strict=True) if not there]
     needs = dependencies(context, left)
-    for run in dict.fromkeys([*needs, *runs]):
-        on_event(Event(run, "planned" if run in needs else "complete"))
-        if run in needs and (file := context.store.damaged(run)) is not None:
-            on_event(Event(run, "note", f"{file.name} is damaged, so the run is repeated"))
+    _announce(context.store, needs, runs, on_event)
     schedule = Schedule(needs)
     with make_executor(context, RunTracker(schedule, context.store, on_event)) as executor:
         while schedule.waiting or schedule.busy:
@@ -105,6 +102,14 @@ def _do(
                 schedule.start(following)
                 executor.start(following)
     return schedule.failed
+
+
+def _announce(store: Store, needs: Needs, runs: list[RunKey], on_event: EventHandler) -> None:
+    """Report which runs are to be done, with the reason of one that is repeated."""
+    for run in dict.fromkeys([*needs, *runs]):
+        on_event(Event(run, "planned" if run in needs else "complete"))
+        if run in needs and (file := store.damaged(run)) is not None:
+            on_event(Event(run, "note", f"{file.name} is damaged, so the run is repeated"))
 
 
 class RunTracker:

@@ -87,13 +87,7 @@ def runs_of(
     names = _chosen(
         f"variant of the study {study.name}", variants, (DEFAULT_VARIANT, *study.variants)
     )
-    plain = study.variant(DEFAULT_VARIANT)
-    keys = [
-        (name, method)
-        for name, variant in ((name, study.variant(name)) for name in names)
-        for method in chosen
-        if name == DEFAULT_VARIANT or variant.differs(plain, method)
-    ]
+    keys = _varied(study, names, chosen)
     if not keys:
         raise UsageError(
             f"nothing to run: no variant of {', '.join(names)} changes {', '.join(chosen)}."
@@ -101,6 +95,17 @@ def runs_of(
     seeds = {method: seeds_of(study, method) for method in chosen}
     return [
         RunKey(*key, seed) for seed in range(study.seeds) for key in keys if seed < seeds[key[1]]
+    ]
+
+
+def _varied(study: Study, names: list[str], methods: list[str]) -> list[tuple[str, str]]:
+    """Return the pairs of a variant and a method that it changes; the plain one has all."""
+    plain = study.variant(DEFAULT_VARIANT)
+    return [
+        (name, method)
+        for name, variant in ((name, study.variant(name)) for name in names)
+        for method in methods
+        if name == DEFAULT_VARIANT or variant.differs(plain, method)
     ]
 
 

@@ -20,7 +20,7 @@ from falconcal.shifts import (
 from falconcal.studies.shift_images import levels_of, png_bytes, to_image
 
 CELL_HEIGHT = 64  # pixels; smaller images are enlarged
-GAP, LINE, LETTERS = 4, 22, 13  # pixels: between cells, a line of text, the size of its letters
+GAP, LINE, FONT_SIZE = 4, 22, 13  # pixels: between cells, a line of text, the size of its letters
 PLOT = (96, 64)  # width and height of the plot of a signal
 LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
@@ -93,7 +93,7 @@ def _plot(signal: Tensor, bounds: Bounds) -> Image.Image:
 
 def _lay_out(rows: Sequence[tuple[str, list[list[Image.Image]]]]) -> Image.Image:
     """Return all cells in one image, with the names of rows and columns."""
-    font = ImageFont.load_default(LETTERS)
+    font = ImageFont.load_default(FONT_SIZE)
     left = GAP * 2 + round(max(font.getlength(name) for name, _ in rows))
     cell = rows[0][1][0][0]
     width, height = cell.width + GAP, cell.height + GAP

@@ -322,6 +322,12 @@ def read_study(
         set_value(values, key, value, KNOWN, "--set")
         trust = trust.typed(value)
     study = replace(_make_study(values, source), trust=trust)
+    _check(study)
+    return study
+
+
+def _check(study: Study) -> None:
+    """Refuse names that are not known and settings that do not fit together."""
     check_dataset(*name_and_settings("dataset", study.dataset), study.trust)
     check_study_model(study)
     study.own_drift.check()
@@ -329,7 +335,6 @@ def read_study(
     check_study_methods(study)
     check_study_variants(study)
     read_roles(study.report, study.methods, {*SHIFTS, *study.tested})
-    return study
 
 
 def _make_study(values: dict[str, Any], source: str) -> Study:

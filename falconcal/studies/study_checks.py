@@ -69,7 +69,7 @@ def _check_members(study: "Study", name: str) -> None:
     if all(study.method(other) != method.base for other in study.methods):
         raise UsageError(
             f'methods.{name}: members = "finished" expects base = "METHOD", a method of the study '
-            "whose runs are joined, got a base that is none of them."
+            "whose runs are joined, got a base that is not one of them."
         )
 
 
@@ -99,21 +99,31 @@ def check_study_methods(study: "Study") -> None:
                 f"methods.{name}: {name} is the name of another method: choose another name."
             )
         trained = innermost_method(study.method(name))
-        if hasattr(trained, "base"):
-            raise UsageError(
-                f'methods.{name}: expected base = "METHOD", a method of the study whose model is '
-                "calibrated, or a table base of its own; without it an untrained network "
-                "would be calibrated."
-            )
+        _check_base(name, trained)
         _check_members(study, name)
         _check_untested(study, name, trained)
-        if study.drifted is None and getattr(study.method(name), "drifted_examples", None):
-            raise UsageError(
-                f"methods.{name}: drifted_examples needs the study's table drifted: say which "
-                "level of which drift they come from."
-            )
-        if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
-            raise UsageError(
-                f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '
-                "in the study: its model perturbs the validation data."
-            )
+        _check_needed_tables(study, name, trained)
+
+
+def _check_base(name: str, trained: Method) -> None:
+    """Refuse a calibrator without a base: it would calibrate an untrained network."""
+    if hasattr(trained, "base"):
+        raise UsageError(
+            f'methods.{name}: expected base = "METHOD", a method of the study whose model is '
+            "calibrated, or a table base of its own; without it an untrained network "
+            "would be calibrated."
+        )
+
+
+def _check_needed_tables(study: "Study", name: str, trained: Method) -> None:
+    """Refuse a method that needs a drift, or a reference, which the study does not have."""
+    if study.drifted is None and getattr(study.method(name), "drifted_examples", None):
+        raise UsageError(
+            f"methods.{name}: drifted_examples needs the study's table drifted: say which "
+            "level of which drift they come from."
+        )
+    if chooses_epoch(trained) and REFERENCE_METHOD not in study.methods:
+        raise UsageError(
+            f'methods.{name}: keep = "best" or patience needs the method {REFERENCE_METHOD} '
+            "in the study: its model perturbs the validation data."
+        )

@@ -40,12 +40,8 @@ def run_steps(
     parts. Which objectives take part is drawn from the first batch's random numbers.
     """
     fractions = _fractions(steps)
-    drawn = [
-        (objective, optimizer)
-        for objective, optimizer in zip(objectives, optimizers, strict=True)
-        if objective.batch_fraction == 1
-        or torch.rand((), generator=steps[0].random) < objective.batch_fraction
-    ]
+    pairs = zip(objectives, optimizers, strict=True)
+    drawn = [pair for pair in pairs if _takes_part(pair[0], steps[0])]
     terms: Terms = {}
     for number, (objective, optimizer) in enumerate(drawn, 1):
         # an input gradient is worth its cost only if another objective follows
@@ -60,6 +56,12 @@ def run_steps(
         take_step(optimizer)
         terms[objective.name] = _combined(parts, weights, steps[0].processes)
     return terms
+
+
+def _takes_part(objective: Objective, step: Step) -> bool:
+    """Return whether an objective is stepped on a batch; one that always is draws no number."""
+    fraction = objective.batch_fraction
+    return fraction == 1 or bool(torch.rand((), generator=step.random) < fraction)
 
 
 def _fractions(steps: list[Step]) -> list[float]:

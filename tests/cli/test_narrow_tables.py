@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import polars
@@ -74,10 +75,10 @@ def test_figures_are_left_out_and_named_never_broken(
     if "±" not in row:
         assert row == " ".join(whole).split()[: len(row)]
     words = " ".join(text.split())
-    told = words.partition("too narrow for")[2]
-    assert ("deviations" in told) == ("±" not in row and len(seeds) > 1)
+    left_out = words.partition("too narrow for")[2]
+    assert ("deviations" in left_out) == ("±" not in row and len(seeds) > 1)
     shown = "Training" in words.partition("too narrow for")[0]
-    assert shown != ("Training" in told)
+    assert shown != ("Training" in left_out)
     assert len(heading) == len(whole)
 
 
@@ -102,18 +103,26 @@ def test_what_names_hold_cannot_steer_the_terminal() -> None:
     assert "[red]1" in text
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
+def long_names(count: int) -> list[str]:
+    return [f"predictions_of_a_network_with_a_long_name_{number}.csv" for number in range(count)]
+
+
+@cache
+def assessed(count: int) -> SideBySide:
+    labels = [0, 1] * 10
+    return assess_together({name: ([[0.6, 0.4]] * 20, labels) for name in long_names(count)})
+
+
+@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("layouts", [metric_layouts, difference_layouts])
 def test_names_of_files_stand_unbroken_in_80_columns(
     count: int, layouts: Callable[[SideBySide], Iterable[TableLayout]]
 ) -> None:
-    names = [f"predictions_of_a_network_with_a_long_name_{number}.csv" for number in range(count)]
-    labels = [0, 1] * 10
-    both = assess_together({name: ([[0.6, 0.4]] * 20, labels) for name in names})
+    both = assessed(count)
     text = printed("Title", list(layouts(both)), 80)
     table, _, legend = text.partition("\n[1] ")
     assert max(map(len, table.splitlines())) <= 80
-    for number, name in enumerate(names, start=1):
+    for number, name in enumerate(long_names(count), start=1):
         assert name in f"[1] {legend}"
         assert number == 1 or f"[{number}]" in table
 

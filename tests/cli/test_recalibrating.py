@@ -231,7 +231,7 @@ def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
         ("lenet", "data.npz"): "the network 'lenet' has no weights by itself",
         ("tests.helpers.own_networks:make_scripted", "parts.npz"): "the network, a RecursiveScript",
         (*saved, "bare.npz"): "expected the arrays inputs and labels",
-        (*saved, "strange"): "the class 'blue' is none of the model's",
+        (*saved, "strange"): "the class 'blue' is not one of the model's",
         (*saved, "rows.csv"): "expected a column for each of the 784 inputs",
         (*saved, "nowhere.npz"): "no such file or folder",
         (*saved, "net.pth"): "got 'net.pth': convert it",

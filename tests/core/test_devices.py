@@ -27,13 +27,13 @@ from falconcal.shifts.crafted import crafted_sensor_shifts
 from falconcal.shifts.fgsm import fgsm
 from falconcal.shifts.sensor_faults import sensor_shifts
 from falconcal.training import Step, TrainingMethod
+from tests.helpers.methods_by_kind import CALIBRATORS
 from tests.helpers.pretended_device import DEVICE, moved, pretending
 from tests.helpers.small_data import stripes
 
 CPU = torch.device("cpu")
 BOUNDS = Bounds(0.0, 1.0)
 OTHERS = ["pretended", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-CALIBRATORS = [name for name, method in METHODS.items() if isinstance(method(), Calibrator)]
 TRAINED = {name: made for name in METHODS if isinstance(made := METHODS[name](), TrainingMethod)}
 STEPPED = [  # without auxiliary networks
     name

@@ -12,21 +12,19 @@ from torch import Tensor, nn
 from falconcal.data import Dataset, Examples
 from falconcal.errors import UserError
 from falconcal.evaluation import score_together, score_under_shift
-from falconcal.methods import METHODS, L2Dropout
+from falconcal.methods import L2Dropout
 from falconcal.metrics.predictions import Predictions
 from falconcal.models.predict import predict
 from falconcal.recalibration import CalibratedModel, Calibrator, ShiftTemperature, Temperature
 from falconcal.recalibration.neighbours import Neighbours
 from falconcal.shifts import OUTLIERS, SHIFTS, AnyShift, Shift, StoredShift
 from falconcal.shifts.stored.stored_shift import StoredLevel
+from tests.helpers.methods_by_kind import CALIBRATORS
+from tests.helpers.short_fits import short_fits
 from tests.helpers.small_data import small_network, stripes
 from tests.helpers.stripes import load_stripes
 
-CALIBRATORS: dict[str, Any] = {
-    name: method
-    for name, method in METHODS.items()
-    if isinstance(method, type) and issubclass(method, Calibrator)
-}
+pytestmark = pytest.mark.usefixtures("short_fits")  # bits are compared, and calls are counted
 LADDER: dict[str, Any] = {"check_families": False, "stored": 20}
 
 
@@ -68,7 +66,11 @@ class OwnForward(CalibratedModel):
 @pytest.fixture(scope="module")
 def models() -> dict[str, nn.Module]:
     """Every calibrator around one network, some around a calibrated one, and another network."""
-    tiny = load_stripes()
+    with short_fits():
+        return _models(load_stripes())
+
+
+def _models(tiny: Dataset) -> dict[str, nn.Module]:
     network = learned(tiny)
     found = {
         name: calibrated(

@@ -32,8 +32,8 @@ def key(method: str, seed: int = 0) -> RunKey:
     return RunKey(DEFAULT_VARIANT, method, seed)
 
 
-class Heard(list[Event]):
-    """Remembers what it was told."""
+class RecordedEvents(list[Event]):
+    """Keeps the events that it is called with."""
 
     def __call__(self, event: Event) -> None:
         self.append(event)

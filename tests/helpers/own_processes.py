@@ -34,7 +34,7 @@ def fit(model: nn.Module) -> None:
 
 if __name__ == "__main__":
     networks = {"fit": plain_network(), "own_loop": plain_network()}
-    fit(networks["fit"])  # which joins the processes without being told
+    fit(networks["fit"])  # which joins the processes by itself
     count = distributed.get_world_size()
     own_loop(networks["own_loop"], count, distributed.get_rank())
     weights = {

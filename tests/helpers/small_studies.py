@@ -10,7 +10,7 @@ TEXT = STRIPES.read_text()
 
 
 class Silent:
-    """A progress that remembers what it was told."""
+    """A progress that keeps what it is called with."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.begun: list[RunKey] = []

@@ -253,7 +253,7 @@ def test_dropout_is_set_and_what_only_fit_can_do_is_refused() -> None:
 
 @pytest.mark.end_to_end
 def test_processes_that_torchrun_started_train_one_model_together(tmp_path: Path) -> None:
-    """In one's own DDP the bins are the whole batch's; ``fit`` joins without being told."""
+    """In one's own DDP the bins are the whole batch's; ``fit`` joins by itself."""
     run_together(2, "-m", "tests.helpers.own_processes", str(tmp_path / "weights"))
     together = load_file(tmp_path / "weights")
     assert int(together["processes"]) == 2

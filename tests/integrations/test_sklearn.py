@@ -17,7 +17,7 @@ from torch import nn
 
 from falconcal import Bounds, Examples, Falcon, FalconClassifier
 from falconcal.errors import UserError
-from falconcal.integrations.sklearn import hold_out
+from falconcal.integrations.estimator_arrays import hold_out
 from falconcal.models import MLP, LeNet
 from falconcal.recalibration import Temperature
 from tests.helpers.small_data import CLASSES, small_network, stripes

@@ -15,8 +15,8 @@ from falconcal.data import Bounds, Dataset, Loader
 from falconcal.errors import UserError
 from falconcal.methods import METHODS
 from falconcal.models.predict import predict
+from tests.helpers.methods_by_kind import BASED, TRAINED, made
 from tests.helpers.small_data import small_network
-from tests.methods.test_methods import BASED, TRAINED, made
 
 pytestmark = [
     pytest.mark.end_to_end,

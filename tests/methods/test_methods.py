@@ -1,7 +1,6 @@
 """Every method of the table under one contract, and what is special to each."""
 
 import copy
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from falconcal.core.method import Method, build_untrained, with_seed
+from falconcal.core.method import build_untrained, with_seed
 from falconcal.core.perturbation_point import find_perturbation_point
 from falconcal.data import Bounds, Dataset, Examples
 from falconcal.errors import UserError
@@ -41,6 +40,7 @@ from falconcal.training.losses import (
     predictive_entropy_loss,
 )
 from tests.helpers.docs_tables import REWRITE
+from tests.helpers.methods_by_kind import BASED, TRAINED, made, settings_of
 from tests.helpers.paths import ROOT
 from tests.helpers.small_data import small_network
 from tests.helpers.stripes import Scaling
@@ -52,23 +52,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::falconcal.training.CollapseWarning"),
     pytest.mark.filterwarnings("ignore::falconcal.recalibration.temperature.CalibrationWarning"),
 ]
-
-
-def settings_of(method: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(method)}
-
-
-TRAINED = [name for name, method in METHODS.items() if "epochs" in settings_of(method)]
-BASED = [name for name, method in METHODS.items() if "base" in settings_of(method)]
-
-
-def made(name: str, **settings: object) -> Method:
-    """Return a method of the table; where it has a base, the settings are those of the base."""
-    if name in BASED:
-        kind: Any = type(getattr(METHODS[name](), "base", None) or L2Dropout())
-        size = {"size": 2} if "size" in settings_of(METHODS[name]) else {}
-        return METHODS[name](base=kind(**settings), **size)
-    return METHODS[name](**settings)
 
 
 def fitted(name: str, tiny: Dataset, seed: int = 0, **settings: object) -> nn.Module:

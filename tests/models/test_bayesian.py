@@ -107,7 +107,7 @@ def test_flipout_of_one_pixel_is_that_of_a_dense_layer() -> None:
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("name", FORMS)
 def test_training_noise_has_the_mean_and_the_variance_of_drawn_weights(name: str) -> None:
-    """In training mode, and with several draws a batch, the outputs have one distribution."""
+    """In training mode, and with several draws per batch, the outputs have one distribution."""
     layer = with_deviation(FORMS[name](), 0.3)
     inputs, count = inputs_of(layer, 2), 1500
     noisy = drawn(layer, inputs, count)

@@ -187,10 +187,10 @@ def test_rows_are_multiplied_before_a_connection_past_the_dropout() -> None:
     model, inputs = SampledModel(network, 40, is_dropout).eval(), torch.randn(8, 4)
     with torch.no_grad():
         together = model(inputs)
-        (fan,) = model.fans.values()
-        assert fan is not None
-        assert fan.name == "1"
-        model.fans = dict.fromkeys(model.fans)  # one by one
+        (branch,) = model.branch_points.values()
+        assert branch is not None
+        assert branch.name == "1"
+        model.branch_points = dict.fromkeys(model.branch_points)  # one by one
         alone = model(inputs)
     torch.testing.assert_close(together, alone)
 
@@ -220,7 +220,7 @@ def test_where_nothing_can_be_shared_passes_go_one_by_one() -> None:
         masks = masks_of(0, inputs, 5, 6)
         passes = [network.dense(inputs * (1 + mask)).softmax(1) for mask in masks]
     torch.testing.assert_close(model(inputs).exp(), torch.stack(passes).mean(0))
-    assert list(model.fans.values()) == [None]
+    assert list(model.branch_points.values()) == [None]
 
 
 class Reordering(nn.Module):
@@ -234,7 +234,7 @@ def test_rows_that_come_out_in_another_order_are_noticed() -> None:
     network = nn.Sequential(nn.Dropout(0.5), Reordering(), nn.Linear(6, 3))
     model = SampledModel(network, 5, is_dropout).eval()
     model(torch.randn(8, 6))
-    assert list(model.fans.values()) == [None]
+    assert list(model.branch_points.values()) == [None]
 
 
 def small_convolutions() -> nn.Module:
@@ -259,9 +259,9 @@ def test_networks_are_sampled_from_their_first_random_layer(
     model = SampledModel(network, 3, is_dropout).eval()
     with torch.no_grad():
         log_probs, rest = model(inputs), network.eval()(inputs).log_softmax(1)
-    (fan,) = model.fans.values()
-    assert fan is not None
-    assert fan.name == name
+    (branch,) = model.branch_points.values()
+    assert branch is not None
+    assert branch.name == name
     assert not torch.allclose(log_probs, rest, atol=1e-4)
     first, second = (SampledModel(network, 400, is_dropout, seed).eval()(inputs) for seed in (0, 1))
     assert not torch.equal(first, second)

@@ -1,5 +1,6 @@
 """The habits of the project: what continuous integration runs, fixtures with their origin."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,13 @@ def test_every_fixture_says_where_it_comes_from() -> None:
     for path in FIXTURES.iterdir():
         name = f"{path.name}/" if path.is_dir() else path.name
         assert path.name == "README.md" or f"| `{name}` |" in text
+
+
+def test_what_tests_share_is_in_the_helpers() -> None:
+    """A module of tests that another imports is run, and named in failures, twice."""
+    modules = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+    shared = re.compile(r"^\s*(?:from|import) (?:tests)?\.[\w.]*\btest_\w+", flags=re.MULTILINE)
+    assert [path.name for path in modules if shared.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -493,14 +493,14 @@ def test_a_trial_store_removes_no_file_elsewhere(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "out" / ".workers").mkdir(parents=True)
-    ledger = TrialStore(tmp_path / "out", None, "study")
-    trials = ledger.trials_of("dropout")
-    ledger.plan(trials, [{}])
-    trial = ledger.claim(trials, 0)
+    store = TrialStore(tmp_path / "out", None, "study")
+    trials = store.trials_of("dropout")
+    store.plan(trials, [{}])
+    trial = store.claim(trials, 0)
     assert trial is not None
     trial.set_user_attr("worker", "../../precious")
-    assert ledger.requeue_lost(trials) == 1
-    ledger.close()
+    assert store.requeue_lost(trials) == 1
+    store.close()
     assert precious.read_text() == "kept"
 
 

@@ -19,7 +19,8 @@ from falconcal.recalibration import (
     Temperature,
 )
 from falconcal.recalibration.ladder import Ladder
-from tests.recalibration.test_recalibration import CALIBRATORS
+from tests.helpers.methods_by_kind import CALIBRATORS
+from tests.helpers.short_fits import short_fits
 
 CLASSES = ("a", "b", "c")
 CENTRES = torch.tensor([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
@@ -61,6 +62,7 @@ def test_every_calibrator_is_drawn_towards_drifted_data_by_its_share(name: str) 
     assert answers[1] < _squares(raw.softmax(1), DRIFTED.labels)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_without_drifted_data_its_settings_change_no_bit(name: str) -> None:
     one, other = (
@@ -100,6 +102,7 @@ def test_the_sample_takes_its_share_from_all_copies_in_proportion() -> None:
     assert torch.equal(beside[-1].examples.labels, DRIFTED.labels)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_as_many_drifted_examples_are_drawn_as_are_asked_for() -> None:
     calibrator = quick(ShiftTemperature, drifted_examples=20)
     few = fitted(calibrator, DRIFTED)
@@ -115,9 +118,9 @@ def test_the_record_says_what_to_expect_on_drifted_data() -> None:
     assert [one.family for one in record.left_out] == ["clean", "drifted"]
     assert record.verdict()[1].startswith("On drifted examples not fitted on: ")
     assert record.left_out[1].ece_after < record.left_out[1].ece_before
-    both = fitted(
-        ShiftTemperature(perturbed={"sensor_noise": "spread", "gain": "spread"}), DRIFTED
-    ).fit_record
+    method = ShiftTemperature(perturbed={"sensor_noise": "spread", "gain": "spread"})
+    with short_fits():
+        both = fitted(method, DRIFTED).fit_record
     assert both is not None
     assert [one.family for one in both.left_out] == ["clean", "sensor_noise", "gain", "drifted"]
     assert "on average over 2 families" in both.verdict()[2]

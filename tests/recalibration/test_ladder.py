@@ -7,20 +7,16 @@ from torch import nn
 import falconcal
 from falconcal.data import Examples
 from falconcal.errors import UserError
-from falconcal.methods import METHODS, make_method, plain_settings
-from falconcal.recalibration import CalibratedModel, Calibrator, Temperature
+from falconcal.methods import make_method, plain_settings
+from falconcal.recalibration import CalibratedModel, Temperature
 from falconcal.recalibration.held_examples import held_examples
 from falconcal.recalibration.ladder import LADDERS, Ladder, Rig
 from falconcal.recalibration.unit_range import UnitRange, find_unit_range
 from falconcal.shifts import SHIFTS, Shift, matched_strengths
 from falconcal.shifts.keyed_noise import KeyedNoise
+from tests.helpers.methods_by_kind import CALIBRATORS
 from tests.helpers.small_data import small_network, stripes
 
-CALIBRATORS = {
-    name: kind
-    for name, kind in METHODS.items()
-    if isinstance(kind, type) and issubclass(kind, Calibrator)
-}
 UNIT = UnitRange((0.0,), (1.0,))
 
 
@@ -115,6 +111,7 @@ def learned() -> nn.Module:
     return method.fit(small_network(), noisy.batches(30), noisy.batches(30))
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_every_calibrator_can_be_fitted_under_shift(name: str) -> None:
     settings = {

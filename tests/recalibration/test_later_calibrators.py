@@ -264,6 +264,7 @@ def test_the_network_of_the_temperature_is_torchs() -> None:
     torch.testing.assert_close(factors(torch.cat(flat).detach(), features), expected.detach())
 
 
+@pytest.mark.end_to_end  # fits to the end
 def test_a_parameterised_temperature_finds_what_one_temperature_cannot() -> None:
     """Logits that are too large where they are confident alone."""
     parts, truths = [], []

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from falconcal.data import Dataset, Examples, TensorBatches
 from falconcal.errors import CalibrationWarning, UserError
-from falconcal.methods import METHODS, Falcon, L2Dropout
+from falconcal.methods import Falcon, L2Dropout
 from falconcal.metrics import (
     accuracy,
     brier_score,
@@ -26,7 +26,6 @@ from falconcal.metrics.binning import EDGE_TOLERANCE
 from falconcal.metrics.predictions import LOWEST_LOG, Predictions
 from falconcal.models.predict import predict
 from falconcal.recalibration import (
-    Calibrator,
     FittedCalibrator,
     HistogramBinning,
     Isotonic,
@@ -35,13 +34,9 @@ from falconcal.recalibration import (
     VectorScaling,
 )
 from falconcal.recalibration.scaling_binning import three_parts
+from tests.helpers.methods_by_kind import CALIBRATORS
 from tests.helpers.small_data import small_network
 
-CALIBRATORS: dict[str, Any] = {
-    name: method
-    for name, method in METHODS.items()
-    if isinstance(method, type) and issubclass(method, Calibrator)
-}
 # for those that look at examples: one family is enough to say that two fits agree
 QUICK: dict[str, Any] = {"perturbed": ("contrast",), "check_families": False}
 # those that need predictions alone
@@ -83,7 +78,7 @@ def probabilities(predictions: Predictions) -> Tensor:
 
 
 @pytest.mark.parametrize("name", OF_PREDICTIONS)
-def test_it_mends_overconfidence_on_data_it_has_not_seen(name: str) -> None:
+def test_it_reduces_overconfidence_on_data_it_has_not_seen(name: str) -> None:
     seen, other = drawn(6000, factor=3.0), drawn(20_000, factor=3.0, seed=1)
     calibrated = OF_PREDICTIONS[name]().fit_predictions(seen).transform(other)
     assert expected_calibration_error(other) > 0.15
@@ -94,6 +89,7 @@ def test_it_mends_overconfidence_on_data_it_has_not_seen(name: str) -> None:
     torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-12, atol=0)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", OF_PREDICTIONS)
 def test_a_model_is_calibrated_as_its_predictions_are(name: str, tiny: Dataset) -> None:
     model, calibrator = learned(tiny), OF_PREDICTIONS[name]()
@@ -107,6 +103,7 @@ def test_a_model_is_calibrated_as_its_predictions_are(name: str, tiny: Dataset) 
     assert weights == {f"model.{name}" for name, _ in model.named_parameters()}
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_the_model_is_left_as_it_was_and_read_in_inference_mode(name: str, tiny: Dataset) -> None:
     model = learned(tiny)

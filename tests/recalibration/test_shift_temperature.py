@@ -34,6 +34,7 @@ from falconcal.recalibration.temperature_map import (
     temperatures,
     weight_count,
 )
+from tests.helpers.short_fits import short_fits
 from tests.helpers.small_data import small_network, stripes
 
 QUICK: dict[str, Any] = {"perturbed": ("contrast", "patch_shuffle"), "check_families": False}
@@ -78,13 +79,14 @@ def monotone_weights() -> list[Tensor]:
     """Two fits to features that say nothing: without bounds many weights would be below 0."""
     log_probs, labels = sample(60)
     uniform = torch.full((60,), 1 / 60, dtype=torch.float64)
-    return [
-        fit_temperatures(
-            log_probs, labels, uniform, some_features(seed, 60),
-            form="monotone", rising=DISTANCES, penalty=1e-4, seed=seed,
-        )
-        for seed in range(2)
-    ]  # fmt: skip
+    with short_fits():
+        return [
+            fit_temperatures(
+                log_probs, labels, uniform, some_features(seed, 60),
+                form="monotone", rising=DISTANCES, penalty=1e-4, seed=seed,
+            )
+            for seed in range(2)
+        ]  # fmt: skip
 
 
 def some_features(seed: int, count: int) -> Tensor:
@@ -229,7 +231,7 @@ def test_the_fast_features_equal_the_slow_ones(stored: int, k: int, widest: int)
     neighbours = Neighbours()
     layout = StoredLayout(names, names, (13, widest), k, labels=True, logits=True)
     neighbours.store(layout, seen, labels, torch.float32)
-    seen, logits, _ = scattered(300, 4)
+    seen, logits, _ = scattered(300 if stored < 1000 else 60, 4)  # the slow ones take all pairs
     fast = neighbours.features(seen, logits)[:, : neighbours.rising]
     torch.testing.assert_close(fast, slow_features(neighbours, seen, logits), atol=1e-4, rtol=0)
 
@@ -317,6 +319,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("changes", FORMS)
 def test_it_fits_and_the_predicted_class_never_changes(changes: dict[str, object]) -> None:
     model = small_network()
@@ -326,6 +329,7 @@ def test_it_fits_and_the_predicted_class_never_changes(changes: dict[str, object
     assert torch.equal(raw.log_probs.argmax(1), new.log_probs.argmax(1))
 
 
+@pytest.mark.end_to_end  # fits to the end
 def test_a_model_with_one_layer_and_a_class_missing_from_validation() -> None:
     data = stripes(120)
     known = data.labels != 2
@@ -334,6 +338,7 @@ def test_a_model_with_one_layer_and_a_class_missing_from_validation() -> None:
     assert falconcal.predict(trusted, data).log_probs.isfinite().all()
 
 
+@pytest.mark.end_to_end  # fits to the end
 def test_batches_agree_end_to_end() -> None:
     trusted = fitted(small_network())
     inputs = stripes(41, seed=9).inputs
@@ -343,6 +348,7 @@ def test_batches_agree_end_to_end() -> None:
     torch.testing.assert_close(parts, whole, atol=1e-6, rtol=0)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_without_training_data_no_example_finds_itself() -> None:
     data = stripes(100)
     trusted = ShiftTemperature(**QUICK).fit(small_network(), validation=data.batches(50))
@@ -363,6 +369,7 @@ def test_what_is_missing_is_named() -> None:
         fitted(small_network(), stages=("input", "nothing"))
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_saved_and_loaded_it_gives_the_same_bits(tmp_path: Path) -> None:
     dataset = falconcal.load_dataset("digits")
     model = falconcal.make_model("lenet", dataset)
@@ -382,6 +389,7 @@ def test_saved_and_loaded_it_gives_the_same_bits(tmp_path: Path) -> None:
         assert torch.equal(loaded(inputs), trusted(inputs))
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_after_an_ensemble_and_after_a_calibrator() -> None:
     data = stripes(60)
     trained = falconcal.L2Dropout(epochs=8, learning_rate=0.02)
@@ -392,6 +400,7 @@ def test_after_an_ensemble_and_after_a_calibrator() -> None:
         assert falconcal.predict(trusted, data).log_probs.isfinite().all()
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_the_record_says_what_to_expect() -> None:
     trusted = fitted(
         small_network(), perturbed=("contrast", "patch_shuffle", "row_jitter"), check_families=True

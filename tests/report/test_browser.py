@@ -270,9 +270,9 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     page.open(report, "#lit=falcon&shift=rotation&level=1")
     data = carried(page, "explorer-data")
     rung = data["rungs"][1][0][0]
-    told = [f"{rung[name]:.3f}" for name in ("accuracy", "confidence", "ece")]
+    shown = [f"{rung[name]:.3f}" for name in ("accuracy", "confidence", "ece")]
     assert [column(page, "#explorer", place) for place in range(5)] == [
-        ["falcon"], *([word] for word in told), [str(rung["n"])],
+        ["falcon"], *([word] for word in shown), [str(rung["n"])],
     ]  # fmt: skip
     dots = "document.querySelectorAll('#explorer-reliability .mark-symbol path').length"
     assert page.run(dots) == sum(point is not None for point in rung["bins"])
@@ -284,7 +284,7 @@ def test_any_shift_and_level_can_be_seen(page: Page, report: Path) -> None:
     before = page.run(steps)
     page.run("document.getElementById('explorer-level').focus()")
     page.page.keyboard.press("Home")
-    assert page.run("document.getElementById('explorer-told').value") == "0 of 2"
+    assert page.run("document.getElementById('explorer-shown').value") == "0 of 2"
     assert column(page, "#explorer", 1) == [f"{data['clean'][1]['accuracy']:.3f}"]
     page.wait(f"{steps} !== {json.dumps(before)}")
     page.wait(f"String({size}) === '2,2'")
@@ -310,8 +310,8 @@ def test_the_first_diagram_fills_its_place(page: Page, report: Path, width: int)
 
 def test_outliers_have_confidences_and_no_diagram(page: Page, report: Path, tmp_path: Path) -> None:
     before, start, rest = report.read_text().partition('id="explorer-data">')
-    told, end, after = rest.partition("</script>")
-    data = json.loads(told)
+    shown, end, after = rest.partition("</script>")
+    data = json.loads(shown)
     data["shifts"][-1] = {"name": "others", "kind": "outliers", "levels": [1], "columns": 0}
     for shifts in data["rungs"]:
         shifts[-1] = [{**shifts[-1][0], "accuracy": None, "ece": None, "bins": None}]

@@ -300,7 +300,7 @@ def test_verdicts_name_the_better_method() -> None:
 
 @pytest.mark.end_to_end
 def test_a_p_value_at_the_floor_of_the_resampling_says_so(evidence: StudyEvidence) -> None:
-    """With 999 resamples none below 0.002 can be told; 15 pairs make 0.03 of it."""
+    """With 999 resamples none below 0.002 can be seen; 15 pairs make 0.03 of it."""
     row: EvidenceRow = {"p": 2 / 1000, "p_holm": 15 * 2 / 1000}
     assert corrected_chance(row, 999) == "at most 0.030"
     assert corrected_chance(row | {"p": 0.003}, 999) == "0.030"

@@ -1,4 +1,4 @@
-"""Conformal sets in a study: measured with each run, and told in the report."""
+"""Conformal sets in a study: measured with each run, and shown in the report."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ from falconcal.studies.runner import RunTracker, do_runs
 from falconcal.studies.schedule import ATTEMPTS, Schedule, dependencies, runs_of
 from falconcal.studies.store import Store
 from falconcal.training import EpochRecord
-from tests.helpers.failing_runs import DEADLY, TROUBLE, Heard, key, same_rows
+from tests.helpers.failing_runs import DEADLY, TROUBLE, RecordedEvents, key, same_rows
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import alive, wait_for
 from tests.helpers.run_for_killing import CALIBRATED, killable
@@ -75,19 +75,19 @@ def test_a_lost_run_is_next_again_a_few_times_at_most() -> None:
 def test_a_run_that_is_lost_again_and_again_has_failed_and_what_builds_on_it(
     tmp_path: Path,
 ) -> None:
-    a, b, heard = key("a"), key("b"), Heard()
+    a, b, events = key("a"), key("b"), RecordedEvents()
     plan = Schedule({a: set(), b: {a}})
-    clerk = RunTracker(plan, Store(tmp_path), heard)
+    tracker = RunTracker(plan, Store(tmp_path), events)
     for _ in range(ATTEMPTS):
         plan.start(a)
-        clerk(Event(a, "lost", "its process was ended by SIGKILL"))
-    assert [event.kind for event in heard] == ["lost", "lost", "failed", "failed"]
+        tracker(Event(a, "lost", "its process was ended by SIGKILL"))
+    assert [event.kind for event in events] == ["lost", "lost", "failed", "failed"]
     assert plan.failed[a] == "its process was ended by SIGKILL, 3 times"
     assert "builds on a, seed 0" in plan.failed[b]
     assert len(list((tmp_path / "failures").rglob("*.txt"))) == 2
     again = Schedule({a: set()})
     again.start(a)
-    RunTracker(again, Store(tmp_path), heard)(Event(a, "done"))
+    RunTracker(again, Store(tmp_path), events)(Event(a, "done"))
     assert len(list((tmp_path / "failures").rglob("*.txt"))) == 1
 
 
@@ -176,15 +176,17 @@ def test_workers_give_the_rows_of_one_process_whatever_dies_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DEATHS, str(tmp_path))
-    study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
+    study, events = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), RecordedEvents()
     only = ["scaled", "dropout", "falcon", "dying", "raising"]
-    failed = do_runs(study, tmp_path / "two", heard, only, make_executor=in_processes(2, threads=1))
+    failed = do_runs(
+        study, tmp_path / "two", events, only, make_executor=in_processes(2, threads=1)
+    )
     assert failed == {key("raising"): "KeyError: 'of no use'"}
-    (lost,) = (event for event in heard if event.kind == "lost")
+    (lost,) = (event for event in events if event.kind == "lost")
     assert (lost.run, "SIGKILL" in lost.text) == (key("dying"), True)
-    done = heard.order("done")
+    done = events.order("done")
     assert done.index("dropout") < done.index("falcon") < done.index("scaled")
-    assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
+    assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in events
 
     alone = do_runs(study, tmp_path / "one", Silent(), [*only[:4]])
     assert not alone

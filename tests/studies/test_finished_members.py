@@ -16,7 +16,8 @@ from falconcal.report import write_report
 from falconcal.studies import Study
 from falconcal.studies.base_runs import seeds_of
 from falconcal.studies.executors.local_workers import local_executor
-from falconcal.studies.finished_runs import Measurement, measure_runs
+from falconcal.studies.finished_runs import measure_runs
+from falconcal.studies.measurement_request import Measurement
 from falconcal.studies.run import StudyContext
 from falconcal.studies.run_files import load_weights
 from falconcal.studies.runner import do_runs

@@ -16,15 +16,11 @@ from falconcal.recalibration import CalibratedModel
 from falconcal.report import load_results
 from falconcal.shifts import SHIFT_GROUPS, affine_shifts, corruption_shifts, expand_groups
 from falconcal.studies import Study, finished_runs
-from falconcal.studies.finished_runs import (
-    Measurement,
-    MeasurementProgress,
-    RunModels,
-    measure_runs,
-    same_weights,
-)
+from falconcal.studies.finished_runs import MeasurementProgress, measure_runs
+from falconcal.studies.measurement_request import Measurement
 from falconcal.studies.run import StudyContext
 from falconcal.studies.run_files import load_weights, save_weights, write_table
+from falconcal.studies.run_models import RunModels, same_weights
 from falconcal.studies.runner import do_runs
 from falconcal.studies.store import Store
 from falconcal.studies.study import stored_study
@@ -32,7 +28,10 @@ from tests.helpers.small_studies import TEXT, Silent, everything
 from tests.helpers.stripes import make_small, read_own
 
 # the stripes are too easy to determine a temperature
-pytestmark = pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning")
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning"),
+]
 CALIBRATED = """
 [methods.falcon_temperature]
 method = "temperature"
@@ -265,15 +264,15 @@ def test_what_is_measured_later_is_scored_as_at_once(made: Path, tmp_path: Path)
 
 
 def test_progress_counts_levels_of_all_shifts(folder: Path) -> None:
-    told: list[MeasurementProgress] = []
+    reported: list[MeasurementProgress] = []
     request = Measurement(folder, ("xshift",), ("uniform_noise",), trust_code=("tests",))
-    measure_runs(request, told.append)
-    assert [(one.name, one.level, one.done) for one in told] == [
+    measure_runs(request, reported.append)
+    assert [(one.name, one.level, one.done) for one in reported] == [
         ("xshift", 1, 1.0),
         ("xshift", 2, 2.0),
         ("uniform_noise", 1, 3.0),
     ]
-    assert {(one.runs, one.levels) for one in told} == {(10, 3)}
+    assert {(one.runs, one.levels) for one in reported} == {(10, 3)}
 
 
 @pytest.mark.parametrize(

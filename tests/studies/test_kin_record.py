@@ -42,6 +42,7 @@ def recorded(directory: Path, method: str) -> tuple[Any, Any]:
     return record.get("fitted_on"), record.get("kin")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.filterwarnings("ignore::falconcal.errors.CalibrationWarning")  # of tiny data
 def test_runs_say_what_they_were_fitted_on(tmp_path: Path) -> None:
     study = read_own(TEXT + METHODS, "test", (*CHANGES, *SMALL))

@@ -13,7 +13,7 @@ from falconcal.studies.reference import REFERENCE_RUN
 from falconcal.studies.run import StudyContext
 from falconcal.studies.runner import collect_rows, do_runs
 from falconcal.studies.store import Store
-from tests.helpers.failing_runs import DEADLY, TROUBLE, Heard, key, same_rows
+from tests.helpers.failing_runs import DEADLY, TROUBLE, RecordedEvents, key, same_rows
 from tests.helpers.run_for_killing import CALIBRATED
 from tests.helpers.small_studies import Silent
 from tests.helpers.stripes import DEATHS, read_own
@@ -31,20 +31,20 @@ def test_a_cluster_gives_the_rows_of_one_process_and_a_killed_worker_loses_nothi
 ) -> None:
     (tmp_path / "deaths").mkdir()
     monkeypatch.setenv(DEATHS, str(tmp_path / "deaths"))
-    study, heard = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), Heard()
+    study, events = read_own(CALIBRATED + TROUBLE + DEADLY, "test"), RecordedEvents()
     only = ["scaled", "dropout", "falcon", "dying"]
-    crew = ray_cluster.on_ray("local")
-    failed = do_runs(study, tmp_path / "ray", heard, [*only, "raising"], make_executor=crew)
+    executor = ray_cluster.on_ray("local")
+    failed = do_runs(study, tmp_path / "ray", events, [*only, "raising"], make_executor=executor)
     assert failed == {key("raising"): "KeyError: 'of no use'"}
-    assert heard.order("lost") == ["dying"]
-    assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in heard
+    assert events.order("lost") == ["dying"]
+    assert Event(key("scaled"), "note", "calibrating the model of falcon, seed 0") in events
     assert not list((tmp_path / "ray").glob(".ray-*"))
     assert not do_runs(study, tmp_path / "one", Silent(), only)
     assert same_rows(tmp_path / "one", tmp_path / "ray")
 
 
 class Mail(list[bytes]):
-    """A mailbox in this process."""
+    """A queue of events in this process."""
 
     def __init__(self) -> None:
         self.put = SimpleNamespace(remote=self.append)

@@ -28,10 +28,10 @@ def opened(png: bytes) -> numpy.ndarray:
 
 def test_every_cell_is_an_example_at_a_level() -> None:
     data, names = load_stripes(), ["contrast", "rot_left"]
-    sheet = opened(shift_overview(data, names, examples=2))
+    overview = opened(shift_overview(data, names, examples=2))
     size = 2 * 28 + GAP  # enlarged twice
-    left = sheet.shape[1] - 10 * size
-    assert sheet.shape[0] == LINE + 4 * size
+    left = overview.shape[1] - 10 * size
+    assert overview.shape[0] == LINE + 4 * size
     row = 0
     for name in names:
         shift = find_computed_shift(name, "middle")
@@ -40,11 +40,11 @@ def test_every_cell_is_an_example_at_a_level() -> None:
                 images = shift.at(data.test.first(2).inputs, level)
                 pixels = (images[example, 0].clamp(0, 1) * 255).round().byte().numpy()
                 top, side = LINE + row * size, left + level * size
-                cell = sheet[top : top + 56, side : side + 56, 0]
+                cell = overview[top : top + 56, side : side + 56, 0]
                 assert numpy.array_equal(cell, pixels.repeat(2, 0).repeat(2, 1))
             row += 1
-    assert (sheet[LINE:, :left] < 128).any()  # names of the shifts
-    assert (sheet[:LINE, left:] < 128).any()  # and of the levels
+    assert (overview[LINE:, :left] < 128).any()  # names of the shifts
+    assert (overview[:LINE, left:] < 128).any()  # and of the levels
 
 
 def test_usual_shifts_are_those_of_the_kind_of_data() -> None:
@@ -62,8 +62,8 @@ def test_signals_and_tables_are_plotted() -> None:
     signals = Examples(torch.randn(4, 30, 3), torch.zeros(4).long())
     dataset = Dataset("waves", "signal", ("a",), None, signals, signals, signals)
     for data in (dataset, load_table()):
-        sheet = opened(shift_overview(data, ["sensor_offset"], examples=2))
-        assert len(numpy.unique(sheet.reshape(-1, 3), axis=0)) > 3
+        overview = opened(shift_overview(data, ["sensor_offset"], examples=2))
+        assert len(numpy.unique(overview.reshape(-1, 3), axis=0)) > 3
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

@@ -177,10 +177,10 @@ def test_interrupted_and_taken_up_again_gives_the_rows_of_an_undisturbed_run(
     assert Store(tmp_path / "broken").runs() == [RunKey(DEFAULT_VARIANT, "dropout", 0)]
     assert not list((tmp_path / "broken" / "runs").rglob(".seed-*"))
     do_runs(study(), tmp_path / "broken", Silent())
-    whole, mended = (
+    whole, repaired = (
         polars.read_parquet(tmp_path / name / "rows.parquet") for name in ("whole", "broken")
     )
-    assert mended.equals(whole)
+    assert repaired.equals(whole)
 
 
 @pytest.mark.end_to_end
@@ -379,13 +379,13 @@ def test_what_a_report_advises_on_a_damaged_file_works(
 @pytest.mark.parametrize("name", ["run.json", "weights.safetensors"])
 def test_running_again_does_a_damaged_run_again_and_says_so(trained: Path, name: str) -> None:
     (RunKey(DEFAULT_VARIANT, "falcon", 0).folder(trained) / name).write_bytes(b"")
-    heard: list[Event] = []
-    do_runs(study(), trained, heard.append)
-    assert [event.run.method for event in heard if event.kind == "begun"] == ["falcon"]
+    events: list[Event] = []
+    do_runs(study(), trained, events.append)
+    assert [event.run.method for event in events if event.kind == "begun"] == ["falcon"]
     note = Event(
         RunKey(DEFAULT_VARIANT, "falcon", 0), "note", f"{name} is damaged, so the run is repeated"
     )
-    assert note in heard
+    assert note in events
 
 
 @pytest.mark.end_to_end

@@ -30,7 +30,7 @@ ELEC2_FILES = (
 )  # fmt: skip
 ELEC2_ORIGIN = "OpenML's data 151 (electricity-normalized.arff), or MOA's elecNormNew"
 ELEC2_COLUMNS = ("period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer")
-DIRECTIONS = ("down", "up")
+PRICE_DIRECTIONS = ("down", "up")
 WRITTEN = {"0": 0, "DOWN": 0, "FALSE": 0, "1": 1, "UP": 1, "TRUE": 1}
 DAY = 48  # half-hours
 HELD_DAYS = 5  # of every five days three train, one validates and one tests
@@ -68,7 +68,9 @@ class Elec2:
         if self.test is not None:
             which[2] = in_span(days, self.test)
         train, validation, test = (_examples(inputs[rows], labels[rows]) for rows in which)
-        return Dataset("elec2", "signal", DIRECTIONS, Bounds(0.0, 1.0), train, validation, test)
+        return Dataset(
+            "elec2", "signal", PRICE_DIRECTIONS, Bounds(0.0, 1.0), train, validation, test
+        )
 
 
 def in_span(days: numpy.ndarray, span: tuple[float, float]) -> numpy.ndarray:
@@ -111,4 +113,4 @@ def _header(lines: list[str]) -> tuple[list[str], int, list[str]]:
 
 def _examples(inputs: numpy.ndarray, labels: numpy.ndarray) -> Examples:
     values = torch.from_numpy(inputs).float()
-    return Examples(values, torch.from_numpy(labels), Bounds(0.0, 1.0), DIRECTIONS)
+    return Examples(values, torch.from_numpy(labels), Bounds(0.0, 1.0), PRICE_DIRECTIONS)

@@ -27,7 +27,7 @@ from falconcal.io.array_files import read_packed_array
 from falconcal.io.packed_text import read_number_lines, read_packed_text
 
 USPS_FOLDERS = ("usps", "USPS")
-USPS_SIDE, FRAMED_SIDE, MARGIN = 16, 20, 4  # pixels; MNIST's digits have 20 of 28
+USPS_SIDE, FRAMED_SIDE, FRAME_MARGIN = 16, 20, 4  # pixels; MNIST's digits have 20 of 28
 USPS_ARRAYS = ("images.npy.xz", "labels.npy", "is_train.npy")
 # names of the training and the test file, and the first label, which LIBSVM counts from 1
 USPS_TEXTS = (("usps.bz2", "usps.t.bz2", 1), ("zip.train.gz", "zip.test.gz", 0))
@@ -111,4 +111,4 @@ def framed_digits(images: numpy.ndarray) -> numpy.ndarray:
     small = torch.from_numpy(images)[:, None].float()
     # bilinear stays within the range of bytes
     large = nn.functional.interpolate(small, (FRAMED_SIDE, FRAMED_SIDE), mode="bilinear")
-    return nn.functional.pad(large.round().byte(), [MARGIN] * 4)[:, 0].numpy()
+    return nn.functional.pad(large.round().byte(), [FRAME_MARGIN] * 4)[:, 0].numpy()

@@ -164,7 +164,7 @@ def _numbered(path: Path, names: Sequence[str], metadata: ModelMetadata) -> Tens
     strange = next((name for name in plain if name not in numbers), None)
     if strange is not None:
         raise UserError(
-            f"{path}: the class {shown(strange)} is none of the model's, which are "
+            f"{path}: the class {shown(strange)} is not one of the model's, which are "
             f"{', '.join(metadata.classes[:10])}{' ...' if len(metadata.classes) > 10 else ''}: "
             "rename it, or leave its examples out."
         )

@@ -9,13 +9,13 @@ from falconcal.errors import UsageError
 from falconcal.inference.prediction_files.file_forms import CLASS_PREFIXES
 from falconcal.inference.prediction_files.open_table import OpenTable
 from falconcal.inference.prediction_files.read_options import Layout, ReadOptions
+from falconcal.io.output_folder import CLEAN
 from falconcal.io.table_files import TableFile
 from falconcal.metrics.predictions import Scores
 
 PREDICT_COLUMNS = ("label", "confidence", "entropy")  # after "file" or "row"
 RUN_COLUMNS = ("shift", "level", "example", "label", "prediction", "confidence", "correct", "nll",
                "entropy", "brier")  # fmt: skip
-CLEAN = "clean"
 
 
 def written_by_predict(columns: Sequence[str]) -> bool:

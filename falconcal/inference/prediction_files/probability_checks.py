@@ -10,7 +10,7 @@ from falconcal.inference.prediction_files.true_classes import NAMEABLE
 from falconcal.io.table_files import Rows
 from falconcal.metrics.predictions import SUM_TOLERANCE
 
-ROUNDING = 0.1  # how far from 1 a row may sum and still be off by rounding
+SUM_ROUNDING = 0.1  # how far from 1 a row may sum and still be off by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def _summing_to_one(table: RawPredictions, values: numpy.ndarray) -> numpy.ndarr
     bad = numpy.abs(sums - 1) > SUM_TOLERANCE
     if bad.any():
         row = int(bad.argmax())
-        rounded = numpy.abs(sums - 1).max() <= ROUNDING
+        rounded = numpy.abs(sums - 1).max() <= SUM_ROUNDING
         remedy = "is it rounding? Then add --normalise." if rounded else "is a class missing?"
         words = f"{_sum_words(table, sums[row])}: {remedy} For logits add --logits."
         raise table.problem(words, row)
@@ -86,10 +86,10 @@ def _summing_to_one(table: RawPredictions, values: numpy.ndarray) -> numpy.ndarr
 def _normalised(table: RawPredictions, values: numpy.ndarray) -> numpy.ndarray:
     """Return rows divided by their sums, which may be off 1 by rounding, not by a class."""
     sums = values.sum(1)  # (N,)
-    bad = numpy.abs(sums - 1) > ROUNDING
+    bad = numpy.abs(sums - 1) > SUM_ROUNDING
     if bad.any():
         row = int(bad.argmax())
-        words = _sum_words(table, sums[row], ROUNDING)
+        words = _sum_words(table, sums[row], SUM_ROUNDING)
         raise table.problem(f"{words}: that is more than rounding. Is a class missing?", row)
     divided: numpy.ndarray = values / sums[:, None]
     return divided

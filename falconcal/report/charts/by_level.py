@@ -33,8 +33,8 @@ from falconcal.report.charts.figure import (
 )
 from falconcal.report.results import Results
 
-LEVELS = "Level 0 is the clean data."
-SEEDS = "Lines are means over seeds, bands the range of the seeds."
+LEVELS_NOTE = "Level 0 is the clean data."
+SEEDS_NOTE = "Lines are means over seeds, bands the range of the seeds."
 LOGARITHMIC_TICKS = [0, 0.3, 1, 3, 10, 30, 100, 300, 1000]
 PANEL_GROUPS = ["Mean", "Tested shifts", CHOSEN_ON.capitalize()]
 
@@ -102,7 +102,7 @@ def level_figure(results: Results, quantity: Quantity) -> Figure:
     """A metric by level, one panel per shift, one line per series."""
     return Figure(
         f"{quantity.name}-by-level",
-        f"{quantity.caption} {LEVELS} {SEEDS}",
+        f"{quantity.caption} {LEVELS_NOTE} {SEEDS_NOTE}",
         level_chart(results, quantity, results.series),
         legend_width(results),
         by_method=True,
@@ -143,7 +143,7 @@ def _history_figure(results: Results, table: polars.DataFrame) -> Figure:
     chart = grid(layered(drawn, table), "term", terms)
     caption = (
         "Terms of the training objectives, weighted as they were minimised; each panel has a scale "
-        f"of its own. {SEEDS}"
+        f"of its own. {SEEDS_NOTE}"
     )
     return Figure(
         "training-history",

@@ -10,7 +10,7 @@ from falconcal.report.results import Results
 LOWEST = 0.9  # the axes begin here at the latest
 STEP = 0.1
 SIDE = 340
-CAPTION = (
+HEADLINE_CAPTION = (
     "From the clean data, the ring, to the strongest level, the large dot: means over the tested "
     "shifts and the seeds. Trustworthy is the dashed line, where confidence falls with accuracy; "
     "above it a model is too sure, below it not sure enough."
@@ -28,7 +28,7 @@ def headline_figure(results: Results) -> Figure:
     chart.spec.width = chart.spec.height = SIDE
     return Figure(
         "confidence-against-accuracy",
-        CAPTION,
+        HEADLINE_CAPTION,
         chart,
         legend_width(results),
         square=True,

@@ -14,7 +14,7 @@ from falconcal.report.tables.comparison_tables import HEADINGS, corrected_chance
 COLOURED = {"row better": COLOURS[0], "row worse": COLOURS[1]}
 MATRIX_CELL_WIDTH, MATRIX_CELL_HEIGHT = 46, 26
 MAX_SIDE_BY_SIDE = 3  # methods whose matrices fit side by side; the page's script knows it too
-CAPTION = (
+MATRIX_CAPTION = (
     "The figure of the method in the row less that of the method in the column, on the same "
     f"examples; coloured where that is beyond chance (p below {BEYOND_CHANCE} after Holm's "
     "correction, several seeds), the stronger the larger it is. Accuracy is better higher, ECE "
@@ -68,7 +68,7 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
     chart.columns = len(figures) if methods <= MAX_SIDE_BY_SIDE else 2
     chart.spec.width = max(PANEL_WIDTH, MATRIX_CELL_WIDTH * methods)
     # the legend starts where the panel does, so a narrow page has room for one entry per line
-    return Figure("method-against-method", CAPTION, chart, 180, cells=methods)
+    return Figure("method-against-method", MATRIX_CAPTION, chart, 180, cells=methods)
 
 
 def _layers(series: list[str], verdicts: list[str]) -> list[altair.Chart]:

@@ -1,6 +1,6 @@
 """What recalibration does to a method under shift: ECE by level, base and recalibrated paired."""
 
-from falconcal.report.charts.by_level import ECE, LEVELS, SEEDS, file_names, level_chart
+from falconcal.report.charts.by_level import ECE, LEVELS_NOTE, SEEDS_NOTE, file_names, level_chart
 from falconcal.report.charts.figure import Figure, legend_width
 from falconcal.report.results import Results
 
@@ -29,5 +29,5 @@ def recalibration_figures(results: Results) -> list[Figure]:
 def _figure(results: Results, base: str, others: list[str], name: str) -> Figure:
     chart = level_chart(results, ECE, [base, *others])
     words = f"{base} as it was trained and after {', '.join(others)}, on the same trained models."
-    caption = f"{words} {ECE.caption} {LEVELS} {SEEDS}"
+    caption = f"{words} {ECE.caption} {LEVELS_NOTE} {SEEDS_NOTE}"
     return Figure(f"recalibration-{name}", caption, chart, legend_width(results))

@@ -20,7 +20,7 @@ from falconcal.report.charts.figure import (
 )
 from falconcal.report.results import Results
 
-CAPTION = (
+RELIABILITY_CAPTION = (
     f"Accuracy against confidence in {BINS} bins, seeds pooled; each shift holds all its levels. "
     "Below the dashed diagonal a model is too sure. The area of a dot is the bin's share."
 )
@@ -41,7 +41,12 @@ def reliability_by_shift(results: Results) -> Figure:
     }
     chart = grid(panel, "shift", order, height=PANEL_WIDTH)
     return Figure(
-        "reliability-by-shift", CAPTION, chart, legend_width(results), square=True, by_method=True
+        "reliability-by-shift",
+        RELIABILITY_CAPTION,
+        chart,
+        legend_width(results),
+        square=True,
+        by_method=True,
     )
 
 

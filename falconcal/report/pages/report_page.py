@@ -62,8 +62,7 @@ from falconcal.report.tables.csv_files import summary_csv
 from falconcal.report.tables.headline_columns import HEADLINE, SELECTION
 from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
 from falconcal.report.tables.metric_means import METRICS_NOTE, means_by_metric
-from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
-from falconcal.report.tables.paper_values import paper_cells
+from falconcal.report.tables.paper_values import PUBLISHED_NOTE, paper_cells
 from falconcal.report.tables.summary import (
     SELECTION_NOTE,
     seeds_note,

@@ -85,8 +85,8 @@ def compared_words(both: SideBySide, name: str) -> list[str]:
     if not rows:
         return []
     named = {words: [row.metric for row in rows if row.words.startswith(words)] for words in SIDES}
-    told = [f"{words} in {', '.join(metrics)}" for words, metrics in named.items() if metrics]
-    return [f"Compared with {readable(both.reference)}: {'; '.join(told) or 'no difference'}."]
+    verdicts = [f"{words} in {', '.join(metrics)}" for words, metrics in named.items() if metrics]
+    return [f"Compared with {readable(both.reference)}: {'; '.join(verdicts) or 'no difference'}."]
 
 
 def _metric_table(both: SideBySide) -> HtmlTable:

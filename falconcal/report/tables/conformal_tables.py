@@ -9,7 +9,7 @@ from falconcal.report.results import Results
 from falconcal.report.tables.comparison_tables import ComparisonTable
 
 TITLES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
-NOTE = (
+CONFORMAL_NOTE = (
     "Sets of classes that are made to hold the true one with a probability of {promised:.0%}, from "
     "the validation data of each run (where that also chose an epoch or a calibration, coverage is "
     "a little lower). A cell has the coverage and the mean number of classes, means over the "
@@ -54,7 +54,7 @@ def _table(results: Results, rows: polars.DataFrame, kind: str, promised: float)
         for series in results.series
         if (series, 0) in cells
     ]
-    note = f"{NOTE.format(promised=promised)} {lost_words(rows, promised)}"
+    note = f"{CONFORMAL_NOTE.format(promised=promised)} {lost_words(rows, promised)}"
     return ComparisonTable(f"{TITLES[kind]} sets", note, heading, table)
 
 

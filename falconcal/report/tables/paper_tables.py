@@ -8,7 +8,7 @@ from falconcal.report.results import Results, load_results
 from falconcal.report.tables.best_cells import Marks, best_of_columns, lowest_of_rows
 from falconcal.report.tables.headline_columns import HEADLINE
 from falconcal.report.tables.kin_tables import KIN_NOTE, KIN_TITLE, has_kin, kin_cells, kin_note
-from falconcal.report.tables.paper_values import NOTE, paper_cells
+from falconcal.report.tables.paper_values import PUBLISHED_NOTE, paper_cells
 from falconcal.report.tables.summary import (
     make_summary,
     markdown_table,
@@ -82,7 +82,9 @@ def tables(results: Results) -> list[PaperTable]:
     found = [PaperTable("headline", title, heading, rows, best_of_columns(rows, HEADLINE))]
     beside = paper_cells(results, summary)
     if beside[1]:
-        found.append(PaperTable("published", f"{title}: beside the paper. {NOTE}", *beside))
+        found.append(
+            PaperTable("published", f"{title}: beside the paper. {PUBLISHED_NOTE}", *beside)
+        )
     shifts = tested_shift_rows(results)
     caption = f"{title}: micro-averaged ECE of each tested shift"
     if has_kin(results, results.tested_shifts):

@@ -16,7 +16,7 @@ from falconcal.io.output_folder import DEFAULT_VARIANT
 from falconcal.report.results import Results
 from falconcal.report.tables.headline_columns import HEADLINE, NOT_KNOWN, Column
 
-NOTE = (
+PUBLISHED_NOTE = (
     "The paper's figures are those printed in its tables and text (Tomani & Buettner, AAAI 2021). "
     "They come from other seeds, other settings and, for the sampling methods, other test images."
 )

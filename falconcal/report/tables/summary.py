@@ -40,8 +40,7 @@ from falconcal.report.tables.kin_tables import (
     unseen_row,
     with_kin_mark,
 )
-from falconcal.report.tables.paper_values import NOTE as PUBLISHED_NOTE
-from falconcal.report.tables.paper_values import paper_cells
+from falconcal.report.tables.paper_values import PUBLISHED_NOTE, paper_cells
 from falconcal.report.verdicts import answer, verdicts
 
 RUN_KEYS = ["variant", "method", "series", "seed"]

@@ -160,7 +160,7 @@ function showControls({ shift, step }) {
   slider.disabled = shift.levels.length < 2;
   const words = shift.kind === "outliers" ? "none" : `${shift.levels[step]} of ${shift.levels.at(-1)}`;
   slider.setAttribute("aria-valuetext", words);
-  document.getElementById("explorer-told").value = words;
+  document.getElementById("explorer-shown").value = words;
 }
 
 function makeShifts() {

@@ -15,7 +15,7 @@ from falconcal.shifts.corruptions.smoothing import (
 )
 from falconcal.shifts.keyed_noise import KeyedNoise
 
-ROUNDING = 1e-4  # of a grey value: the rounding error of float32 before values become bytes
+GREY_ROUNDING = 1e-4  # of a grey value: the rounding error of float32 before values become bytes
 
 
 def gaussian_blur(images: Tensor, noise: KeyedNoise, deviation: float) -> Tensor:  # noqa: ARG001
@@ -56,7 +56,7 @@ def glass_blur(
     images: Tensor, noise: KeyedNoise, deviation: float, reach: float, rounds: float
 ) -> Tensor:
     """Return the images smoothed, each pixel replaced by one near it, and smoothed again."""
-    grey = (gaussian_filtered(images, deviation) * 255 + ROUNDING).floor_().div_(255)
+    grey = (gaussian_filtered(images, deviation) * 255 + GREY_ROUNDING).floor_().div_(255)
     height, width = images.shape[2:]
     sources = torch.arange(height * width, device=images.device).expand(len(images), -1)
     for number in range(int(rounds)):

@@ -12,7 +12,7 @@ from falconcal.shifts.crafted.warping import STRENGTHS, check_image_batch, pixel
 from falconcal.shifts.keyed_noise import KeyedNoise
 from falconcal.shifts.shift import Shift
 
-TURN = 1.5 * math.pi  # of the middle at strength 1
+LARGEST_TURN = 1.5 * math.pi  # of the middle at strength 1
 RADIUS = 0.6  # at which the turn has fallen to 1/e, in units of half the image's side
 
 
@@ -26,6 +26,6 @@ def swirl(images: Tensor, strength: float, noise: KeyedNoise) -> Tensor:
     down, right = pixel_grid(images)  # (H, W) each
     side = (noise.uniform((1, 1)) < 0.5).float() * 2 - 1  # (N, 1, 1)
     fading = (-(down.square() + right.square()) / RADIUS**2).exp()
-    angle = side.to(images) * (strength * TURN * fading)  # (N, H, W)
+    angle = side.to(images) * (strength * LARGEST_TURN * fading)  # (N, H, W)
     cosine, sine = angle.cos(), angle.sin()
     return read_at(images, cosine * down - sine * right, sine * down + cosine * right)

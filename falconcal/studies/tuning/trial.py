@@ -91,14 +91,9 @@ def trial_method(
 
 def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None:
     """Do a trial and report its end to Optuna; an error is stored as the reason of its failure."""
-    point = context.point(trial)
-    fixed = {"settings": point, "seed": context.seed}
-    required = context.validation.required
-    pruning, started, busy = (
-        PruningCallback(trial, required),
-        time.perf_counter(),
-        time.process_time(),
-    )
+    point, required = context.point(trial), context.validation.required
+    pruning = PruningCallback(trial, required)
+    started, busy = time.perf_counter(), time.process_time()
     state, value, found = TrialState.COMPLETE, None, dict[str, Any]()
     try:
         found, model = _train_and_judge(context, point, pruning)
@@ -113,11 +108,17 @@ def run_trial(context: TrialContext, trials: optuna.Study, trial: Trial) -> None
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - busy, 3),
     }
-    bounds = {"required_accuracy": required.accuracy}
-    if math.isfinite(required.clean_ece):
-        bounds["allowed_clean_ece"] = required.clean_ece
-    store_outcome(trial, {**fixed, **bounds, **found, **seconds})
+    fixed = {"settings": point, "seed": context.seed, **_limits(required)}
+    store_outcome(trial, {**fixed, **found, **seconds})
     trials.tell(trial, value, state)
+
+
+def _limits(required: Requirements) -> dict[str, float]:
+    """Return what a trial must reach, as its row shows it."""
+    limits = {"required_accuracy": required.accuracy}
+    if math.isfinite(required.clean_ece):
+        limits["allowed_clean_ece"] = required.clean_ece
+    return limits
 
 
 def penalised_criterion(found: Mapping[str, float], required: Requirements) -> float:
