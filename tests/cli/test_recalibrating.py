@@ -220,7 +220,7 @@ def test_bad_requests_get_a_sentence_and_leave_nothing(home: Path) -> None:
         (*saved, "words.npz"): "words.npz: expected numbers as inputs, got dtype <U",
         (*saved, "complex.npz"): "complex.npz: expected numbers as inputs, got dtype complex",
         (*saved, "small.npz"): "or bytes (N, 28, 28, 1), got shape (30, 1, 28, 27) of uint8",
-        (*saved, "renamed.npz"): "renamed.npz: the class 'blue' is none of the model's",
+        (*saved, "renamed.npz"): "renamed.npz: the class 'blue' is not one of the model's",
         (*saved, "data.npz", "--train", "few.npz"): "few.npz: expected at least 5 examples of each",
         (*saved, "data.npz", "--train", "none.npz"): "none.npz: expected labelled examples",
         (*saved, "data.npz", "--drifted", "none.npz"): "none.npz: expected labelled examples",
