@@ -17,6 +17,8 @@ def as_tensor(values: object, what: str) -> Tensor:
     """Return numbers as a tensor without a gradient; anything else is refused."""
     if isinstance(values, Tensor):
         _check_real(values.is_complex(), values.dtype, what)
+        if values.is_inference() and not torch.is_inference_mode_enabled():
+            return values.clone()  # which takes part in training, as what it was made of does not
         return values.detach() if values.requires_grad else values
     array = _as_array(_of_table(values, what), what)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:

@@ -7,6 +7,7 @@ the batches as their attribute ``form``; ``read_batch`` reads all forms.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Protocol
 
 import numpy
@@ -139,6 +140,7 @@ def read_batch(batch: Any, form: BatchForm = USUAL_FORM) -> Batch:
     if isinstance(batch, Batch):
         return batch
     given, labels, weights = _parts(batch, form)
+    _check_several(labels)
     inputs = _inputs(given, form, batch)
     classes, targets = _classes(labels)
     return Batch(inputs, classes, check_weights(weights, len(classes)), targets)
@@ -155,7 +157,7 @@ def _parts(batch: Any, form: BatchForm) -> tuple[Any, Any, Any]:
                 'falconcal.Loader(batches, labels="...").'
             )
         labels = others.pop(form.labels)
-        weights = None if form.weights is None else others.pop(form.weights, None)
+        weights = _named_weights(others, form.weights)
         return {name: one for name, one in others.items() if one is not None}, labels, weights
     fewest = 2 if form.weights is None else 3
     if not isinstance(batch, tuple | list) or len(batch) < fewest:
@@ -166,6 +168,26 @@ def _parts(batch: Any, form: BatchForm) -> tuple[Any, Any, Any]:
         *given, labels = given
         weights = batch[-1]
     return given[0] if len(given) == 1 else tuple(given), labels, weights
+
+
+def _named_weights(batch: dict[str, Any], key: str | None) -> Any:
+    """Take the weights out of a mapping and return them; None where no key is named."""
+    if key is None:
+        return None
+    if key not in batch:
+        raise UserError(
+            f"expected weights under the key {key!r}, got the keys {', '.join(map(str, batch))}."
+        )
+    return batch.pop(key)
+
+
+def _check_several(labels: Any) -> None:
+    """Refuse a single example, as a dataset gives where a loader gives batches."""
+    if isinstance(labels, Number) or (isinstance(labels, Tensor) and labels.ndim == 0):
+        raise UserError(
+            f"expected batches with labels (N,), got a single example with the label {labels}: "
+            "give the loader of a dataset, as in DataLoader(dataset, batch_size=100)."
+        )
 
 
 def _inputs(given: Any, form: BatchForm, batch: Any) -> Inputs:
@@ -220,9 +242,10 @@ def check_weights(weights: Any, examples: int) -> Tensor | None:
         return None
     found = as_tensor(weights, "weights")
     if found.shape != (examples,) or not bool((found >= 0).all()):
+        below = f", the lowest {float(found.min()):g}" if found.shape == (examples,) else ""
         raise UserError(
             f"expected one weight of 0 or more per example, shape ({examples},), got "
-            f"{described(weights)}."
+            f"{described(weights)}{below}."
         )
     return found
 
@@ -265,6 +288,11 @@ def check_batches(batches: object, role: str = "") -> None:
         raise UserError(
             f"expected {words}, got {type(batches).__name__}: cut it into batches of a size, as in "
             "examples.batches(100, shuffle=True)."
+        )
+    if isinstance(batches, tuple | list) and batches and all(map(_is_array, batches)):
+        raise UserError(
+            f"expected {words} of (inputs, labels), got one {type(batches).__name__} of arrays: "
+            "make batches of them with falconcal.Examples(inputs, labels).batches(100)."
         )
     iterable = hasattr(type(batches), "__iter__") or hasattr(type(batches), "__getitem__")
     if not iterable or isinstance(batches, str | bytes | Mapping | Tensor | numpy.ndarray | type):

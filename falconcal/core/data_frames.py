@@ -20,6 +20,12 @@ def is_table(values: object) -> bool:
     return _native(values) is not None
 
 
+def column_types(values: object) -> dict[str, Any]:
+    """Return the type of each column of a frame, as narwhals has it; none of anything else."""
+    found = _native(values)
+    return dict(found.schema) if hasattr(found, "schema") else {}
+
+
 def _native(values: object) -> Any:
     if values is None or isinstance(values, NEVER_TABLES):
         return None

@@ -127,7 +127,13 @@ def input_gradient(
         loss = nn.functional.cross_entropy(logits, target, reduction="sum")
         if not loss.requires_grad:  # a step function, such as histogram binning, has gradient 0
             return torch.zeros_like(point).to(inputs.device)
-        (gradient,) = torch.autograd.grad(loss, point)
+        (gradient,) = torch.autograd.grad(loss, point, allow_unused=True)
+    if gradient is None:
+        raise UserError(
+            "expected outputs with a gradient at the inputs, got none: the model's forward "
+            "detaches them, or works under torch.no_grad(). Freeze weights by "
+            "requires_grad_(False) instead, or train on what the frozen part returns."
+        )
     return gradient.to(inputs.device, point.dtype)
 
 

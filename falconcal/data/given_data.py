@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
 from falconcal.core.batch import Batches, check_batches, checked_batches, read_batch
@@ -17,9 +17,10 @@ from falconcal.data.bounds import Bounds
 from falconcal.data.dataset import Dataset
 from falconcal.data.part import PREDICTION_BATCH_SIZE, Augment, Examples, Part
 from falconcal.data.preparation import Preparation
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 
 UNIT = Bounds(0.0, 1.0)
+AnyData = Part | Dataset | Batches | tuple[Any, ...] | Mapping[str, Any]
 
 
 class LoadedPart(Part):
@@ -110,6 +111,11 @@ def as_part(data: Any, preparation: Preparation | None = None) -> Part:
         >>> len(part), part.shape
         (6, (2,))
     """
+    if not isinstance(preparation, Preparation | None):
+        raise UserError(
+            "expected a preparation, as in falconcal.data.Preparation(mean=(0.5,), "
+            f"deviation=(0.2,)), got {described(preparation)}."
+        )
     if isinstance(data, Dataset):
         data = data.test
     if isinstance(data, Part):
@@ -121,6 +127,14 @@ def as_part(data: Any, preparation: Preparation | None = None) -> Part:
     if isinstance(data, TorchDataset):
         data = DataLoader(data, PREDICTION_BATCH_SIZE)
     return LoadedPart(data, preparation)
+
+
+def as_part_or_batches(data: Any) -> Part | Batches:
+    """Return what holds all examples as a part; batches, in any order, as they are."""
+    if isinstance(data, TorchDataset) and not isinstance(data, IterableDataset):
+        return DataLoader(data, PREDICTION_BATCH_SIZE)
+    whole = isinstance(data, Dataset | Part | Mapping) or _is_pair(data)
+    return as_part(data) if whole else data
 
 
 def _whole(part: Part) -> Batches:

@@ -49,11 +49,21 @@ def check_tokens(inputs: Tensor, tokens: int | None) -> None:
         )
 
 
+def _advice(labels: Tensor) -> str:
+    """Return what to do about labels of two axes."""
+    if labels.ndim != 2:
+        return ""
+    if labels.shape[1] == 1:
+        return ": use labels[:, 0]"
+    return ": distributions over the classes come as floating-point numbers, labels.float()"
+
+
 def check_labels(labels: Tensor, examples: int, classes: int | None) -> None:
     """Refuse labels that are not one whole number per example, from -1 to ``classes`` - 1."""
     if labels.shape != (examples,):
         raise UserError(
-            f"expected one label per example, shape ({examples},), got shape {shape_of(labels)}."
+            f"expected one label per example, shape ({examples},), got shape {shape_of(labels)}"
+            f"{_advice(labels)}."
         )
     check_integer_labels(labels)
     labels = labels.long()  # unsigned ones would wrap below 0

@@ -6,7 +6,7 @@ and tables and figures come from these.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import polars
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from falconcal.core.batch import USUAL_FORM, BatchForm, checked_batches
 from falconcal.core.module_state import check_module
-from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Dataset, Part, Preparation, as_part
+from falconcal.data import PREDICTION_BATCH_SIZE, Part, Preparation, as_part
+from falconcal.data.given_data import AnyData
 from falconcal.data.input_checks import check_inputs, check_size
 from falconcal.data.sharding import RoundRobin
 from falconcal.errors import UserError, described
@@ -45,7 +46,6 @@ __all__ = [
 Progress = Callable[[str, int], None]
 OnBatch = Callable[[str, int, int], None]
 Key = TypeVar("Key", bound=Hashable)
-AnyData = Part | Dataset | Batches | tuple[Any, ...] | Mapping[str, Any]
 
 
 def evaluate(

@@ -29,6 +29,7 @@ from falconcal.methods.falcon import Falcon
 from falconcal.training.fabric import conversion, set_up
 from falconcal.training.model_setup import set_dropout
 from falconcal.training.precision import check_precision, of_precision
+from falconcal.training.recipe import check_step
 from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (
     Step,
@@ -153,7 +154,16 @@ class FalconStep:
 
         Args:
             state: What ``state_dict`` returned.
+
+        Raises:
+            UserError: It is something else.
         """
+        missing = {"epoch", "calibration_optimizer"} - set(state)
+        if missing:
+            raise UserError(
+                "expected what FalconStep.state_dict returned, with epoch and "
+                f"calibration_optimizer, got the keys {', '.join(map(str, state)) or 'none'}."
+            )
         self.epoch = self._finished = int(state["epoch"])
         self.calibration_optimizer.load_state_dict(state["calibration_optimizer"])
 
@@ -242,6 +252,7 @@ def _check_parts(optimizer: object, falcon: object) -> None:
             "expected an optimiser of the model's weights, such as "
             f"torch.optim.Adam(model.parameters()), got {described(optimizer)}."
         )
+    check_step(optimizer)
     if falcon is not None and not isinstance(falcon, Falcon):
         raise UserError(f"expected settings, as Falcon(...), got {described(falcon)}.")
 

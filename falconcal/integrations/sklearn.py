@@ -21,8 +21,9 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
+from falconcal.core.module_state import check_module
 from falconcal.data import PREDICTION_BATCH_SIZE, Examples
-from falconcal.errors import UserError
+from falconcal.errors import UserError, described
 from falconcal.integrations.estimator_arrays import (
     Shape,
     as_rows,
@@ -32,7 +33,13 @@ from falconcal.integrations.estimator_arrays import (
     shape_of_example,
     with_channel,
 )
-from falconcal.integrations.table_columns import Missing, TableColumns, class_factors, dense
+from falconcal.integrations.table_columns import (
+    Missing,
+    TableColumns,
+    advice_on_gaps,
+    class_factors,
+    dense,
+)
 from falconcal.methods import Falcon
 from falconcal.models import MLP, LeNet
 from falconcal.models.predict import predict
@@ -49,14 +56,14 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     A table (N, features) is standardised by column and goes to a multilayer perceptron. Square
     images (N, height, width) or (N, channels, height, width) are scaled together to 0 ... 1 and go
     to LeNet. Perturbed inputs stay between the lowest and the highest scaled value given to
-    ``fit``. Columns of words in a pandas frame become columns of 0 and 1, one per category, and
+    ``fit``. Columns of words in a frame become columns of 0 and 1, one per category, and
     sparse matrices are made dense. There is no ``partial_fit``: FALCON's weights rise over the
     epochs of one training, which must know its end.
 
     Args:
         module: makes a network of one's own instead: called with the shape of an example and the
             number of classes, it returns a module that gives logits.
-        hidden: widths of the hidden layers of the multilayer perceptron.
+        hidden: widths of the hidden layers of the multilayer perceptron; a number is one layer.
         epochs: epochs of training.
         batch_size: examples per step.
         learning_rate: learning rate of the classification step.
@@ -94,7 +101,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         module: Module | None = None,
         *,
-        hidden: Sequence[int] = (64, 64),
+        hidden: Sequence[int] | int = (64, 64),
         epochs: int = 30,
         batch_size: int = 32,
         learning_rate: float = 3e-3,
@@ -147,7 +154,8 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             UserError: there is only one class, or too few examples to hold any out, or images that
                 LeNet does not take.
         """
-        rows, labels, shape = self._read(X, y)
+        with advice_on_gaps(self.missing):
+            rows, labels, shape = self._read(X, y)
         codes = self._encode(labels)
         weights = None
         if sample_weight is not None:
@@ -181,6 +189,10 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_again(self, table: ArrayLike) -> tuple[NDArray[Any], Shape]:
         """Return rows of numbers, and the shape of an example, of a table like that of ``fit``."""
+        with advice_on_gaps(self.missing):
+            return self._checked_again(table)
+
+    def _checked_again(self, table: ArrayLike) -> tuple[NDArray[Any], Shape]:
         if self.columns_.words is None:
             rows = validate_data(self, as_rows(table), reset=False, **self._how_to_check())
             return dense(rows), shape_of_example(table)
@@ -210,6 +222,21 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             UserError: the examples have another shape than in ``fit``.
         """
+        probabilities: NDArray[Any] = torch.from_numpy(self.predict_log_proba(X)).exp().numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Return the logarithm of the probability of each class.
+
+        Args:
+            X: examples, (N, ...), of the shape that ``fit`` was given.
+
+        Returns:
+            Logarithms, (N, C), with the classes in the order of ``classes_``.
+
+        Raises:
+            UserError: the examples have another shape than in ``fit``.
+        """
         check_is_fitted(self)
         rows, shape = self._read_again(X)
         if self._module_shape(shape) != self.example_shape_:
@@ -218,7 +245,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         unknown = torch.full((len(rows),), -1)
         found = predict(self.module_, Examples(self._inputs(rows), unknown), single_process=True)
-        return found.log_probs.exp().numpy()
+        return found.log_probs.numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """Return the most probable class of each example.
@@ -253,6 +280,11 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             UserError: a label is of no known class, or there are too few examples.
         """
         check_is_fitted(self)
+        if not isinstance(calibrator, Calibrator | None):
+            raise UserError(
+                "expected a calibrator, such as falconcal.Temperature(), got "
+                f"{described(calibrator)}."
+            )
         rows, _ = self._read_again(X)
         labels = numpy.asarray(y)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()))
@@ -299,9 +331,10 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _make_module(self) -> nn.Module:
         shape, classes = self.example_shape_, len(self.classes_)
         if self.module is not None:
-            return self.module(shape, classes)
+            return _made_by(self.module, shape, classes)
         if len(shape) == 1:
-            return MLP(classes, shape[0], self.hidden)
+            widths = numpy.atleast_1d(numpy.asarray(self.hidden, dtype=int)).tolist()
+            return MLP(classes, shape[0], widths)
         check_square(shape)
         return LeNet(classes, *shape[:2])
 
@@ -345,6 +378,18 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _print_epoch(record: EpochRecord) -> None:
     terms = ", ".join(f"{name} {value:.4f}" for name, value in record.terms.items())
     print(f"epoch {record.epoch} of {record.epochs}: {terms}")
+
+
+def _made_by(module: Module, shape: Shape, classes: int) -> nn.Module:
+    """Return the network that a function of the user's makes."""
+    if isinstance(module, nn.Module):
+        raise UserError(
+            "expected module to be a function that makes a network, such as lambda shape, classes: "
+            f"torch.nn.Linear(shape[0], classes), got {described(module)}: every fit begins anew."
+        )
+    made = module(shape, classes)
+    check_module(made)
+    return made
 
 
 def _plain(value: Any) -> Any:

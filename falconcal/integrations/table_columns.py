@@ -1,5 +1,7 @@
 """Tables as networks take them: numbers in columns, whatever the frame or matrix held."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy
@@ -9,9 +11,11 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+from falconcal.core.data_frames import column_types
 from falconcal.errors import UserError
 
 Missing = Literal["refuse", "mean"]
+DATES = ("datetime", "datetimetz", "timedelta")
 
 
 class TableColumns:
@@ -32,9 +36,12 @@ class TableColumns:
 
     def fit_words(self, table: Any) -> "TableColumns":
         """Learn the categories of a frame's columns of words; other tables have none."""
-        if word_columns(table):
+        words = word_columns(table)
+        if words:
+            of_pandas = hasattr(table, "select_dtypes")  # where a name may be a number
+            chosen = make_column_selector(dtype_exclude="number") if of_pandas else words
             self.words = ColumnTransformer(
-                [("words", _one_hot(), make_column_selector(dtype_exclude="number"))],
+                [("words", _one_hot(), chosen)],
                 remainder="passthrough",
                 sparse_threshold=0,
             ).fit(table)
@@ -59,10 +66,36 @@ def _one_hot() -> OneHotEncoder:
 
 
 def word_columns(table: Any) -> list[str]:
-    """Return the columns of a pandas frame that hold no numbers; none of other tables."""
-    if not hasattr(table, "select_dtypes"):
-        return []
-    return list(table.select_dtypes(exclude="number").columns)
+    """Return the columns of a frame that hold no numbers; none of other tables.
+
+    Raises:
+        UserError: A column holds dates or times, each of which would be a category of its own.
+    """
+    if hasattr(table, "select_dtypes"):
+        words = table.select_dtypes(exclude="number")
+        dates = list(words.select_dtypes(include=DATES).columns)
+        words = list(words.columns)
+    else:
+        types = column_types(table)
+        words = [name for name, kind in types.items() if not kind.is_numeric()]
+        dates = [name for name in words if types[name].is_temporal()]
+    if dates:
+        raise UserError(
+            f"expected columns of numbers or words, got dates in {dates[0]!r}: make numbers of "
+            "them, such as the days since the first."
+        )
+    return words
+
+
+@contextmanager
+def advice_on_gaps(missing: Missing) -> Iterator[None]:
+    """Add to scikit-learn's refusal of missing values what the estimator can do about them."""
+    try:
+        yield
+    except ValueError as error:
+        if missing == "refuse" and "NaN" in str(error):
+            error.add_note('FalconClassifier(missing="mean") fills in the mean of the column.')
+        raise
 
 
 def dense(rows: Any) -> Any:

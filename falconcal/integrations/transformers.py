@@ -93,7 +93,8 @@ class FalconTrainer(Trainer):  # type: ignore[misc]
         **kwargs: What ``Trainer`` takes; ``compute_metrics`` is ``calibration_metrics`` by default.
 
     Raises:
-        UserError: If the settings ask for what is the Trainer's.
+        UserError: If the settings ask for what is the Trainer's, or the model's task is not to
+            choose one of several classes.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class FalconTrainer(Trainer):  # type: ignore[misc]
         _check_settings(self.falcon)
         kwargs.setdefault("compute_metrics", calibration_metrics)
         super().__init__(*args, **kwargs)
+        _check_task(self.model)
         if self.args.n_gpu > 1:
             raise UserError(
                 f"expected one device per process, got {self.args.n_gpu}: start the script with "
@@ -379,6 +381,18 @@ class _KnownSums:
         number = len(self.asked)
         self.asked.append(self.total(value))
         return self.known[number] if number < len(self.known) else self.asked[number]
+
+
+def _check_task(model: Any) -> None:
+    """Refuse a model whose own loss is that of another task."""
+    config = getattr(model, "config", None)
+    task, classes = (getattr(config, name, None) for name in ("problem_type", "num_labels"))
+    if task in ("regression", "multi_label_classification") or (task is None and classes == 1):
+        raise UserError(
+            f"expected a model that chooses one of several classes, got problem_type={task} and "
+            f"num_labels={classes}, which transformers trains by another loss: give it "
+            "num_labels=2 or more, and whole-number labels."
+        )
 
 
 def _check_settings(falcon: Falcon) -> None:

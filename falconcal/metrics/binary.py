@@ -1,25 +1,49 @@
 """Figures of tasks with two classes: the second one, number 1, is the positive class."""
 
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, cast
 
 import numpy
 import torch
 from torch import Tensor
 
+from falconcal.core.array_conversion import as_tensor
 from falconcal.errors import UserError
 from falconcal.metrics.binning import bin_index
-from falconcal.metrics.metric_inputs import takes_arrays
+from falconcal.metrics.metric_inputs import Settings, TakesArrays, Value, takes_arrays
 from falconcal.metrics.predictions import PredictionRecord, Predictions
 
 THRESHOLDS = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 
+def _takes_positive(metric: TakesArrays[Settings, Value]) -> TakesArrays[Settings, Value]:
+    """Make a metric take the probability of the positive class alone too, (N,)."""
+
+    @wraps(metric)
+    def taking(data: Any, *given: Any, **settings: Any) -> Any:
+        return metric(_of_both_classes(data), *given, **settings)
+
+    return cast("TakesArrays[Settings, Value]", taking)
+
+
+def _of_both_classes(data: Any) -> Any:
+    if isinstance(data, PredictionRecord):
+        return data
+    if isinstance(data, tuple) and len(data) == 2:
+        return _of_both_classes(data[0]), data[1]
+    positive = as_tensor(data, "probabilities")
+    return torch.stack([1 - positive, positive], 1) if positive.ndim == 1 else data
+
+
+@_takes_positive
 @takes_arrays
 def roc_auc(data: PredictionRecord) -> float:
     """Return the area under the ROC curve of the positive class.
 
     Args:
-        data: Predictions of two classes, or probabilities of them.
+        data: Predictions of two classes, or probabilities of them, (N, 2), or of the positive one,
+            (N,), followed by the labels.
 
     Returns:
         How often a positive example has a higher probability than a negative one; ties count half.
@@ -44,12 +68,14 @@ def roc_auc(data: PredictionRecord) -> float:
     return float(roc_auc_score(truth.numpy(), positive.numpy()))
 
 
+@_takes_positive
 @takes_arrays
 def average_precision(data: PredictionRecord) -> float:
     """Return the average precision of the positive class, its area under precision and recall.
 
     Args:
-        data: Predictions of two classes, or probabilities of them.
+        data: Predictions of two classes, or probabilities of them, (N, 2), or of the positive one,
+            (N,), followed by the labels.
 
     Returns:
         A number from the share of positive examples, which chance has, to 1.
@@ -100,6 +126,7 @@ class PositiveReliability:
     count: tuple[int, ...]
 
 
+@_takes_positive
 @takes_arrays
 def positive_reliability(data: PredictionRecord, bins: int = 10) -> PositiveReliability:
     """Return the reliability curve of the positive class, over probabilities from 0 to 1.
@@ -108,7 +135,8 @@ def positive_reliability(data: PredictionRecord, bins: int = 10) -> PositiveReli
     class they are of.
 
     Args:
-        data: Predictions of two classes, or probabilities of them.
+        data: Predictions of two classes, or probabilities of them, (N, 2), or of the positive one,
+            (N,), followed by the labels.
         bins: Number of bins of equal width.
 
     Returns:
@@ -173,6 +201,7 @@ class ThresholdRow:
     expected_precision: float
 
 
+@_takes_positive
 @takes_arrays
 def threshold_table(
     data: PredictionRecord, *, thresholds: tuple[float, ...] = THRESHOLDS
@@ -180,7 +209,8 @@ def threshold_table(
     """Return what follows from each threshold on the positive class's probability.
 
     Args:
-        data: Predictions of two classes, or probabilities of them.
+        data: Predictions of two classes, or probabilities of them, (N, 2), or of the positive one,
+            (N,), followed by the labels.
         thresholds: Probabilities from which on an example is called positive.
 
     Returns:

@@ -18,13 +18,14 @@ from falconcal.core.module_state import (
     inference_mode_of,
 )
 from falconcal.data import PREDICTION_BATCH_SIZE, Batches, Part
+from falconcal.data.given_data import AnyData, as_part_or_batches
 from falconcal.data.input_checks import check_inputs
 from falconcal.data.sharding import Shard, shard_of
 from falconcal.errors import CalibrationWarning, UserError
 from falconcal.metrics.predictions import Predictions
 
 
-def predict(model: nn.Module, data: Batches | Part, *, single_process: bool = False) -> Predictions:
+def predict(model: nn.Module, data: AnyData, *, single_process: bool = False) -> Predictions:
     """Return a model's predictions on data.
 
     The model runs in inference mode where its weights are, and is left in the mode it had. Under
@@ -33,7 +34,8 @@ def predict(model: nn.Module, data: Batches | Part, *, single_process: bool = Fa
 
     Args:
         model: A module, inputs in and logits (N, C) out.
-        data: A part of a dataset, or batches of (inputs, labels).
+        data: A loader, ``(inputs, labels)`` of all examples, a mapping with the key ``labels``,
+            ``Examples``, a part of a dataset, or a dataset, of which the test part is taken.
         single_process: Whether only this one of several processes calls it.
 
     Returns:
@@ -51,6 +53,7 @@ def predict(model: nn.Module, data: Batches | Part, *, single_process: bool = Fa
         1.0
     """
     check_module(model)
+    data = as_part_or_batches(data)
     if not isinstance(data, Part):
         check_batches(data)
     shared = None if single_process or distributed.world_size() == 1 else shard_of(data)

@@ -29,7 +29,7 @@ from falconcal.training.common_settings import SETTINGS_WITHOUT_EFFECT, Training
 from falconcal.training.fabric import conversion, set_up
 from falconcal.training.model_setup import set_dropout
 from falconcal.training.objectives import Objective
-from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe
+from falconcal.training.recipe import NO_RECIPE, ExampleLoss, Recipe, check_step
 from falconcal.training.step import (
     AuxiliaryNetwork,
     StatedBounds,
@@ -197,6 +197,7 @@ def _optimizer(objective: Objective, network: nn.Module) -> Optimizer:
     made = objective.optimizer(parameters)
     if not isinstance(made, Optimizer):
         raise UserError(f"expected the optimizer to make an optimiser, got {described(made)}.")
+    check_step(made)
     return made
 
 

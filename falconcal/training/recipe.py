@@ -4,8 +4,10 @@ Settings are numbers and words that a file can hold; these are functions and ten
 one dataset. ``fit`` takes them by keyword.
 """
 
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -22,6 +24,13 @@ BaseLoss = Callable[[Tensor, Tensor], Tensor]  # logits (N, C), labels or target
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
 MakeScheduler = Callable[[Optimizer], LRScheduler]
 ClassWeights = Sequence[float] | Tensor | Literal["balanced"] | None
+
+
+EXAMPLES = {
+    "optimizer": "lambda weights: torch.optim.AdamW(weights, lr=1e-3)",
+    "scheduler": "lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)",
+    "loss": "torch.nn.CrossEntropyLoss(reduction='none')",
+}
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -74,7 +83,8 @@ class Recipe:
             given = getattr(self, name)
             if given is not None and not callable(given):
                 raise UserError(
-                    f"expected {name} to be a function, such as a lambda, got {described(given)}."
+                    f"expected {name} to be a function, such as {EXAMPLES[name]}, got "
+                    f"{described(given)}."
                 )
         if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
             raise UserError(f"expected warmup_steps of 0 or more, got {self.warmup_steps!r}.")
@@ -82,6 +92,9 @@ class Recipe:
             raise UserError(
                 f"expected label_smoothing from 0 to below 1, got {self.label_smoothing!r}."
             )
+
+        if isinstance(self.class_weights, str) and self.class_weights != "balanced":
+            raise _class_weights_error(self.class_weights)
 
     def schedule(self, optimizer: Optimizer) -> LRScheduler | None:
         """Return the schedule of a learning rate: the warm-up, then the scheduler; or None."""
@@ -104,13 +117,19 @@ class Recipe:
             return None
         if isinstance(given, str):
             return balanced_weights(train)
+        if isinstance(given, Mapping):
+            raise _class_weights_error(given)
         weights = torch.as_tensor(given, dtype=torch.float32)
         if weights.ndim != 1 or not bool((weights >= 0).all()):
-            raise UserError(
-                "expected class_weights with one number of 0 or more per class, or 'balanced', "
-                f"got {described(given)}."
-            )
+            raise _class_weights_error(given)
         return weights
+
+
+def _class_weights_error(given: object) -> UserError:
+    return UserError(
+        "expected class_weights as a list with one number of 0 or more per class, in their order, "
+        f"or 'balanced', got {described(given)}."
+    )
 
 
 NO_RECIPE = Recipe()
@@ -165,10 +184,24 @@ class ExampleLoss:
         chosen = self.class_weights.to(labels.device)[labels]
         return chosen if own is None else chosen * own.to(chosen)
 
+    def check(self, classes: int, targets: Tensor | None) -> None:
+        """Refuse class weights and distributions over another number of classes."""
+        if self.class_weights is not None and len(self.class_weights) > classes:
+            raise UserError(
+                f"expected one class weight per class, {classes} as the model has outputs, got "
+                f"{len(self.class_weights)}."
+            )
+        if targets is not None and targets.shape[1] != classes:
+            raise UserError(
+                f"expected soft labels over the model's {classes} classes, got distributions over "
+                f"{targets.shape[1]}."
+            )
+
     def values(self, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss of each example: (N, C), (N,) or (N, C) -> (N,)."""
         if self.loss is not None:
-            found = self.loss(logits, target)
+            with _explain_loss_errors(logits, target):
+                found = self.loss(logits, target)
             if not isinstance(found, Tensor) or found.shape != (len(logits),):
                 raise UserError(
                     f"expected one loss per example, shape ({len(logits)},), from the loss given, "
@@ -189,6 +222,31 @@ class ExampleLoss:
 
 
 PLAIN_LOSS = ExampleLoss()
+
+
+@contextmanager
+def _explain_loss_errors(logits: Tensor, target: Tensor) -> Iterator[None]:
+    """Turn an error of a loss that was given into ours, which says what it was given."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"the loss given failed on logits of shape {tuple(logits.shape)} and labels of shape "
+            f"{tuple(target.shape)} and {target.dtype}: {error}. It is given a single logit as "
+            "two, (N, 2)."
+        ) from error
+
+
+def check_step(optimizer: Optimizer) -> None:
+    """Refuse an optimiser that computes the loss itself, several times per step."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise UserError(
+            "expected an optimiser that steps by the gradients that are there, got "
+            f"{type(optimizer).__name__}, which needs a closure: choose another, such as AdamW."
+        )
 
 
 def check_options(options: dict[str, Any]) -> Recipe:

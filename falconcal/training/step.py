@@ -206,6 +206,7 @@ class Step:
     def _checked(self, logits: Tensor) -> Tensor:
         check_logits(logits, len(self.inputs), len(self.classes) if self.classes else None)
         if self.epoch == 1:
+            self.base_loss.check(logits.shape[1], self.targets)
             check_labels(self.labels, len(self.inputs), logits.shape[1])
         return logits
 

@@ -60,6 +60,8 @@ def test_keys_of_labels_and_weights_can_be_named() -> None:
     last = read_batch((NUMBERS, LABELS, batch["w"]), BatchForm(weights="last"))
     assert last.weights is not None
     assert isinstance(last[0], Tensor)
+    with pytest.raises(UserError, match="weights under the key 'weight', got the keys x, w"):
+        read_batch(batch, BatchForm(labels="y", weights="weight"))
 
 
 def test_soft_labels_are_distributions_whose_modes_are_the_classes() -> None:
@@ -80,6 +82,8 @@ def test_soft_labels_are_distributions_whose_modes_are_the_classes() -> None:
         ((NUMBERS, LABELS.float()), "whole-number labels"),
         ((NUMBERS, KINDS[:2], LABELS), "one row per example"),
         ((NUMBERS, [0, 1, 0, 1]), "labels that are a tensor"),
+        ((NUMBERS[0], LABELS[0]), r"a single example .*DataLoader\(dataset"),
+        ({"x": NUMBERS[0], "labels": 1}, "a single example"),
     ],
 )
 def test_other_forms_are_refused_with_what_came(batch: Any, message: str) -> None:

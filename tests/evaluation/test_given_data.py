@@ -41,6 +41,15 @@ def test_every_form_gives_the_rows_of_examples(form: str, tiny: Dataset) -> None
     )
 
 
+@pytest.mark.parametrize("form", forms_of(Examples(torch.zeros(30, 1), torch.zeros(30).long())))
+def test_every_form_gives_the_predictions_of_examples(form: str, tiny: Dataset) -> None:
+    model = Named(small_network().eval()) if form == "mapping" else small_network().eval()
+    found = falconcal.predict(model, forms_of(tiny.test)[form])
+    expected = falconcal.predict(small_network().eval(), tiny.test)
+    torch.testing.assert_close(found.log_probs, expected.log_probs)
+    assert torch.equal(found.labels, expected.labels)
+
+
 class Named(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -300,3 +300,30 @@ def test_it_is_recalibrated_with_rows_that_it_was_not_trained_on() -> None:
     assert (model.predict(rows) == chosen).all()
     with pytest.raises(UserError, match="got iris"):
         model.recalibrate(rows[:1], ["iris"])
+
+
+def quick(**settings: Any) -> FalconClassifier:
+    return FalconClassifier(epochs=2, random_state=0, **settings)
+
+
+def test_wrong_parts_are_named(flowers: tuple[Array, Array]) -> None:
+    with pytest.raises(UserError, match=r"a function that makes a network, .* got a Linear"):
+        quick(module=nn.Linear(4, 3)).fit(*flowers)
+    with pytest.raises(UserError, match="a model, a torch"):
+        quick(module=lambda *_: None).fit(*flowers)
+    classifier = quick().fit(*flowers)
+    with pytest.raises(UserError, match=r"a calibrator, such as .* the class Temperature"):
+        classifier.recalibrate(*flowers, Temperature)  # type: ignore[arg-type]
+
+
+def test_one_number_is_one_hidden_layer(flowers: tuple[Array, Array]) -> None:
+    layers = quick(hidden=8).fit(*flowers).module_.modules()
+    assert [one.out_features for one in layers if isinstance(one, nn.Linear)] == [8, 3]
+
+
+def test_logarithms_stay_finite_where_probabilities_vanish(flowers: tuple[Array, Array]) -> None:
+    classifier, far = quick().fit(*flowers), 1e5 * flowers[0]
+    logarithms = classifier.predict_log_proba(far)
+    assert numpy.isfinite(logarithms).all()
+    assert logarithms.min() < -800
+    numpy.testing.assert_allclose(numpy.exp(logarithms), classifier.predict_proba(far))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy
+import polars
 import pytest
 from scipy import sparse
 
@@ -43,11 +44,31 @@ def test_columns_of_words_are_columns_of_0_and_1() -> None:
     numpy.testing.assert_array_equal(fitted(kinds).predict_proba(kinds), expected)
 
 
+def test_a_frame_of_polars_is_one_of_pandas() -> None:
+    words = numpy.array(["a", "b", "c"])[RANDOM.integers(3, size=90)]
+    frame = polars.DataFrame({"word": words, "x": ROWS[:, 0], "y": ROWS[:, 1]})
+    by_hand = numpy.column_stack([words == "a", words == "b", words == "c", ROWS[:, :2]])
+    expected = fitted(by_hand.astype(float)).predict_proba(by_hand.astype(float))
+    model = fitted(frame)
+    numpy.testing.assert_array_equal(model.predict_proba(frame), expected)
+    assert list(model.feature_names_in_) == ["word", "x", "y"]
+    unseen = frame.with_columns(word=polars.lit("z"))
+    assert numpy.isfinite(model.predict_proba(unseen)).all()
+
+
+def test_dates_are_no_categories() -> None:
+    days = polars.date_range(polars.date(2026, 1, 1), polars.date(2026, 3, 31), eager=True)
+    frame = polars.DataFrame({"day": days, "x": ROWS[:, 0]})
+    with pytest.raises(UserError, match="got dates in 'day'"):
+        fitted(frame)
+
+
 def test_missing_values_are_refused_or_the_mean() -> None:
     rows = ROWS.copy()
     rows[::5, 1] = numpy.nan
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="NaN") as refused:
         fitted(rows)
+    assert 'missing="mean"' in refused.value.__notes__[0]
     filled = numpy.where(numpy.isnan(rows), numpy.nanmean(rows, axis=0), rows)
     expected = fitted(filled).predict_proba(filled)
     found = fitted(rows, missing="mean").predict_proba(rows)

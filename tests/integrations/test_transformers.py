@@ -210,6 +210,16 @@ def test_what_is_the_trainers_is_refused(falcon: Falcon, message: str, tmp_path:
         FalconTrainer(model_of("bert"), arguments(tmp_path), falcon=falcon)
 
 
+@pytest.mark.parametrize(
+    "config", [{"num_labels": 1}, {"problem_type": "multi_label_classification"}]
+)
+def test_a_model_of_another_task_is_refused(config: Any, tmp_path: Path) -> None:
+    model = model_of("bert")
+    model.config.update(config)
+    with pytest.raises(UserError, match=r"one of several classes, got .* num_labels=\d"):
+        FalconTrainer(model, arguments(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     """Return the weights of all trainings that two processes of torchrun did."""

@@ -1,6 +1,7 @@
 """Figures of two classes, against scikit-learn and by hand."""
 
 import math
+from typing import Any
 
 import numpy
 import pytest
@@ -73,3 +74,16 @@ def test_other_classes_are_refused() -> None:
 def test_arrays_are_taken_too() -> None:
     probs = numpy.stack([1 - POSITIVE, POSITIVE], 1)
     assert roc_auc(probs, TRUTH) == pytest.approx(roc_auc(predictions()))
+
+
+@pytest.mark.parametrize(
+    "metric", [roc_auc, average_precision, positive_reliability, threshold_table]
+)
+def test_the_positive_classs_probability_alone_will_do(metric: Any) -> None:
+    positive, truth = (1 + POSITIVE) / 3, TRUTH  # no empty bin, whose NaN equals nothing
+    expected = metric(predictions(positive, truth))
+    for given in (positive, torch.from_numpy(positive), positive.tolist()):
+        assert str(metric(given, truth)) == str(expected)
+    assert str(metric((positive, truth))) == str(expected)
+    with pytest.raises(UserError, match="probabilities"):
+        metric(3 * positive, truth)  # logits are never guessed

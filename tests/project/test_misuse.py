@@ -48,9 +48,25 @@ def model(outputs: int = 2) -> nn.Module:
         return nn.Sequential(nn.Linear(4, outputs))
 
 
-def fit(trained: Any, train: Any, validation: Any = None, method: Any = None) -> object:
+def fit(
+    trained: Any, train: Any, validation: Any = None, method: Any = None, **options: Any
+) -> object:
     method = method or API.Falcon(epochs=1, bounds=None)
-    return method.fit(trained, train, EXAMPLES.batches(6) if validation is None else validation)
+    held = EXAMPLES.batches(6) if validation is None else validation
+    return method.fit(trained, train, held, **options)
+
+
+def inferred() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.from_numpy(INPUTS).float() * 1
+
+
+class Frozen(nn.Module):
+    """Features that no gradient comes through."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return 2 * inputs
 
 
 class Pair(nn.Module):
@@ -255,6 +271,7 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     "data None": (lambda _: API.predict(model(), None), "got None"),
     "data that is a path": (lambda _: API.predict(model(), "x.npz"), "got the text"),
     "data that is an array": (lambda _: API.predict(model(), INPUTS), r"falconcal\.Examples"),
+    "data that is a pair of arrays": (lambda _: API.predict(model(), (INPUTS, LABELS)), None),
     "data that is a class": (lambda _: API.predict(model(), API.Examples), "the class"),
     "data that is a generator": (
         lambda _: API.predict(model(), (batch for batch in EXAMPLES.batches(5))), None
@@ -267,6 +284,10 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     "evaluating None": (lambda _: API.evaluate(None, EXAMPLES, []), "a model, a torch"),
     "evaluating on arrays": (
         lambda _: API.evaluate(model(), INPUTS, []), r"falconcal\.Examples"
+    ),
+    "a preparation that is a pair": (
+        lambda _: API.evaluate(model(), EXAMPLES, [], preparation=((0.5,), (0.2,))),
+        r"falconcal\.data\.Preparation\(mean",
     ),
     "no shifts": (lambda _: API.evaluate(model(), EXAMPLES, None), "a list of shifts"),
     "one shift": (lambda _: API.score_under_shift(model(), EXAMPLES, CONTRAST), None),
@@ -318,6 +339,64 @@ MISUSES: dict[str, tuple[Callable[[Path], Any], str | None]] = {
     ),
     "validation that is not cut": (
         lambda _: fit(model(), EXAMPLES.batches(6), EXAMPLES), None
+    ),
+    "training on a pair of arrays": (
+        lambda _: fit(model(), (INPUTS, LABELS)), "one tuple of arrays: make batches"
+    ),
+    "training on a dataset of torch": (
+        lambda _: fit(
+            model(),
+            torch.utils.data.TensorDataset(torch.from_numpy(INPUTS), torch.from_numpy(LABELS)),
+        ),
+        "a single example .*DataLoader",
+    ),
+    "labels in a column": (lambda _: fit(model(), [(INPUTS, LABELS[:, None])]), "labels"),
+    "one-hot labels of whole numbers": (
+        lambda _: fit(model(), [(INPUTS, numpy.eye(2, dtype=int)[LABELS])]), r"labels\.float\(\)"
+    ),
+    "soft labels over other classes": (
+        lambda _: fit(model(), [(INPUTS, numpy.eye(3)[LABELS])]), "over the model's 2 classes"
+    ),
+    "features of inference mode": (lambda _: fit(model(), [(inferred(), LABELS)]), None),
+    "a forward without gradients": (
+        lambda _: fit(nn.Sequential(Frozen(), nn.Linear(4, 2)), EXAMPLES.batches(6)),
+        r"gradient at the inputs, got none: .*torch\.no_grad",
+    ),
+    "class weights by name": (
+        lambda _: fit(model(), EXAMPLES.batches(6), class_weights={0: 1.0, 1: 2.0}), "got a dict"
+    ),
+    "class weights misspelt": (
+        lambda _: fit(model(), EXAMPLES.batches(6), class_weights="blanced"), "'balanced', got"
+    ),
+    "class weights of more classes": (
+        lambda _: fit(model(), EXAMPLES.batches(6), class_weights=[1, 1, 1]), "2 as the model has"
+    ),
+    "a loss of one logit": (
+        lambda _: fit(
+            model(1), EXAMPLES.batches(6), loss=nn.BCEWithLogitsLoss(reduction="none")
+        ),
+        "a single logit as two",
+    ),
+    "an optimiser in place of a function": (
+        lambda _: fit(
+            model(), EXAMPLES.batches(6), optimizer=torch.optim.SGD(model().parameters(), 0.1)
+        ),
+        "lambda weights: ",
+    ),
+    "an optimiser with a closure": (
+        lambda _: fit(model(), EXAMPLES.batches(6), optimizer=torch.optim.LBFGS), "a closure"
+    ),
+    "a step of an optimiser with a closure": (
+        lambda _: API.FalconStep(
+            trained := model(), torch.optim.LBFGS(trained.parameters()), API.Falcon()
+        ),
+        "LBFGS, which needs a closure",
+    ),
+    "another state of a step": (
+        lambda _: API.FalconStep(
+            trained := model(), torch.optim.SGD(trained.parameters(), 0.1), API.Falcon()
+        ).load_state_dict({"model": 1}),
+        "got the keys model",
     ),
     "training that is not cut": (lambda _: fit(model(), EXAMPLES), r"\.batches\(100, shuffle"),
     "training on None": (lambda _: fit(model(), None), "training batches .*got None"),
