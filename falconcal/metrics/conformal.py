@@ -59,7 +59,7 @@ class SetSummary:
     examples: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConformalSets:
     """Conformal sets for any predictions, after ``fit_conformal``.
 
@@ -85,6 +85,12 @@ class ConformalSets:
     weights: Tensor | None = None
     penalty: float = 0.01
     free_ranks: int = 5
+
+    def __repr__(self) -> str:
+        return (
+            f"ConformalSets(kind={self.kind!r}, alpha={self.alpha:g}, "
+            f"examples={len(self.scores)}, effective_size={self.effective_size:.1f})"
+        )
 
     @property
     def effective_size(self) -> float:

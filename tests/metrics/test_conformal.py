@@ -104,6 +104,8 @@ def test_a_weighted_threshold_by_hand() -> None:
     weights = torch.tensor([3.0] * 20 + [1.0] * 40)
     made = fit_conformal(seen, 0.2, weights=weights)
     assert made.effective_size == pytest.approx(100**2 / (180 + 40))
+    shown = "ConformalSets(kind='lac', alpha=0.2, examples=60, effective_size=45.5)"
+    assert repr(made) == shown  # how many examples the weights leave, before all
     own = torch.tensor([20.0, 0.0, 500.0]).double()
     scores = 1 - truth
     expected = [float(scores[20 + 36 - 1]), float(scores[20 + 20 - 1]), math.inf]
