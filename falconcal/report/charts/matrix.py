@@ -72,9 +72,9 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
 
 
 def _layers(series: list[str], verdicts: list[str]) -> list[altair.Chart]:
-    scale, axis = altair.Scale(domain=series), altair.Axis(grid=False, labelLimit=110, ticks=False)
+    scale, axis = altair.Scale(domain=series), altair.Axis(grid=False, ticks=False)
     upright = altair.Axis(
-        grid=False, labelLimit=110, ticks=False, labelAngle=-40, labelOverlap=False
+        grid=False, ticks=False, labelAngle=-40, labelOverlap=False
     )
     base = altair.Chart().encode(
         x=altair.X("column:N", title=None, scale=scale, axis=upright),
