@@ -86,7 +86,7 @@ def _side_by_side(panel: altair.LayerChart, height: int) -> altair.FacetChart:
 
 
 def _costs(results: Results, *, has_ensemble: bool) -> list[altair.Chart]:
-    names = altair.Axis(grid=False, ticks=False, labelLimit=120, labelOverlap=False)
+    names = altair.Axis(grid=False, ticks=False, labelOverlap=False)
     base = altair.Chart().encode(
         y=altair.Y(
             "series:N", title=None, axis=names, scale=altair.Scale(domain=ranked_series(results))

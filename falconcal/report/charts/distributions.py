@@ -130,7 +130,7 @@ def distribution_figure(results: Results, table: polars.DataFrame) -> Figure:
 def _layers(results: Results) -> list[altair.Chart]:
     scale = altair.Scale(domain=[0, FULL], nice=False)
     axis = altair.Axis(values=[0, 0.5, 1], format="~g")
-    names = altair.Axis(grid=False, ticks=False, labelLimit=120, labelOverlap=False)
+    names = altair.Axis(grid=False, ticks=False, labelOverlap=False)
     base = altair.Chart().encode(
         y=altair.Y(
             "series:N", title=None, axis=names, scale=altair.Scale(domain=ranked_series(results))

@@ -24,6 +24,8 @@ function sized(specification, width, correction) {
   copy.config.legend.columns = Math.max(1, Math.floor(width / copy.usermeta.legendWidth));
   // a heading wider than its panel would push the panels apart
   copy.config.header.labelLimit = panel + 12;
+  // names are whole where there is room for them; on a phone the numbers need it more
+  copy.config.axis.labelLimit = width < NARROW ? 110 : 180;
   if (width < NARROW) Object.assign(copy.config.header, { labelFontSize: 10, labelFontWeight: 500 });
   return copy;
 }
