@@ -9,10 +9,10 @@ of the batch hides places, or they are padding, they stay as they are.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from falconcal.core.layout import to_model_device
 from falconcal.core.model_inputs import Inputs, call_model, main_of, with_main
@@ -147,34 +147,39 @@ def _stated_embedding(model: nn.Module, inputs: Inputs) -> nn.Embedding | None:
 
 
 def _layer_of_tokens(model: nn.Module, inputs: Inputs) -> tuple[str, nn.Embedding]:
-    """Run one example and return the embedding that is given the tokens as they are."""
-    first, found = to_model_device(model, inputs[:1]), []
-    tokens = main_of(first)
-
-    def look(name: str, layer: nn.Embedding) -> RemovableHandle:
-        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-            if _same(given[0], tokens):
-                found.append((name, layer))
-
-        return layer.register_forward_pre_hook(note)
-
+    """Return the embedding that is given the tokens as they are."""
     layers = {
         name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Embedding)
     }
-    handles = [look(name, layer) for name, layer in layers.items()]
-    try:
-        with inference_mode_of(model), torch.no_grad():
-            _ = call_model(model, first) if layers else None
-    finally:
-        for handle in handles:
-            handle.remove()
+    found = _given_tokens(model, inputs, layers) if layers else []
     if not found:
         raise UserError(
             f"expected floating-point inputs to perturb, got {inputs.dtype}, and no nn.Embedding "
             "that takes them: convert images with inputs.float(), or give a token model the "
             "methods embed(tokens) and classify(embedded)."
         )
-    return found[0]
+    return found[0], layers[found[0]]
+
+
+def _given_tokens(model: nn.Module, inputs: Inputs, layers: dict[str, nn.Embedding]) -> list[str]:
+    """Run one example and return the names of the layers that its tokens reach, in their order."""
+    first, found = to_model_device(model, inputs[:1]), list[str]()
+    tokens = main_of(first)
+
+    def note(_: nn.Module, given: tuple[Tensor, ...], name: str) -> None:
+        if _same(given[0], tokens):
+            found.append(name)
+
+    handles = [
+        layer.register_forward_pre_hook(partial(note, name=name)) for name, layer in layers.items()
+    ]
+    try:
+        with inference_mode_of(model), torch.no_grad():
+            call_model(model, first)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
 
 
 def _same(given: Tensor, tokens: Tensor) -> bool:

@@ -68,7 +68,7 @@ def check_square(shape: Shape) -> None:
         )
 
 
-def bounds_of(inputs: Tensor) -> Bounds | None:
+def range_of(inputs: Tensor) -> Bounds | None:
     """Return the lowest and the highest value; None if they are equal."""
     low, high = (float(value) for value in inputs.aminmax())
     return Bounds(low, high) if low < high else None

@@ -27,9 +27,9 @@ from falconcal.errors import UserError, described
 from falconcal.integrations.estimator_arrays import (
     Shape,
     as_rows,
-    bounds_of,
     check_square,
     hold_out,
+    range_of,
     shape_of_example,
     with_channel,
 )
@@ -292,7 +292,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(f"expected labels of the classes that fit was given, got {unknown[0]}.")
         codes = torch.from_numpy(numpy.searchsorted(self.classes_, labels))
         inputs = self._inputs(rows)
-        held = Examples(inputs, codes, None if inputs.ndim == 2 else bounds_of(inputs))
+        held = Examples(inputs, codes, None if inputs.ndim == 2 else range_of(inputs))
         before = self.module_.model if isinstance(self.module_, CalibratedModel) else self.module_
         validation = held.batches(PREDICTION_BATCH_SIZE)
         self.module_ = (calibrator or ShiftTemperature()).fit(before, validation=validation)
@@ -347,7 +347,7 @@ class FalconClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parts: tuple[NDArray[Any], NDArray[Any]],
         seed: int,
     ) -> None:
-        bounds, classes = bounds_of(inputs), tuple(map(str, self.classes_))
+        bounds, classes = range_of(inputs), tuple(map(str, self.classes_))
         train, validation = (Examples(inputs[part], codes[part], bounds, classes) for part in parts)
         if weights is not None:
             train = replace(train, weights=weights[parts[0]])

@@ -147,15 +147,7 @@ def _check_identity(
             f"{file}, which another version of falconcal wrote: delete it to train from the start."
         )
     expected = json.loads(json.dumps(expected))
-    found = metadata.get("identity")
-    if not isinstance(found, dict):
-        raise UserError(
-            f"{file} does not say which training it belongs to: delete it to train from the start."
-        )
-    if isinstance(found.get("settings"), dict):
-        known = expected["settings"]
-        stored = renamed_settings(known, found["settings"])
-        found = {**found, "settings": with_later_settings(training, stored, known)}
+    found = _stored_identity(file, metadata, expected, training)
     for name in sorted({*expected, *found}):
         was, now = _stated(found.get(name)), _stated(expected.get(name))
         if was != now:
@@ -164,6 +156,22 @@ def _check_identity(
                 f"the checkpoint {file} belongs to another training: {name} was {was!r}, "
                 f"now {now!r}. Choose another folder, or delete it to train from the start."
             )
+
+
+def _stored_identity(
+    file: Path, metadata: dict[str, Any], expected: dict[str, Any], training: Any
+) -> dict[str, Any]:
+    """Return the identity in a checkpoint, its settings as this version names them."""
+    found = metadata.get("identity")
+    if not isinstance(found, dict):
+        raise UserError(
+            f"{file} does not say which training it belongs to: delete it to train from the start."
+        )
+    if not isinstance(found.get("settings"), dict):
+        return found
+    known = expected["settings"]
+    stored = renamed_settings(known, found["settings"])
+    return {**found, "settings": with_later_settings(training, stored, known)}
 
 
 def _stated(value: Any) -> Any:

@@ -140,50 +140,90 @@ def render(
         "report.html.jinja",
         results=results,
         sections={part.anchor: part for part in parts},
-        tested=_tested_count(results),
-        answer=answer(results, summary, evidence),
-        verdicts=verdicts(results, summary, evidence),
-        compared_with=compared_with(results),
-        first_shown=first_shown(results),
-        many=len(results.series) > MANY,
-        one_seed=rests_on_one_seed(evidence),
-        one_seed_note=ONE_SEED_NOTE,
-        headline=_headline(results, summary, evidence),
-        resamples=evidence.resamples,
-        difference_tables=difference_tables(evidence),
-        differences_note=DIFFERENCES_NOTE,
-        test_tables=test_tables(evidence),
-        tests_note=tests_note(evidence),
-        published=HtmlTable(*paper_cells(results, summary)),
-        published_note=PUBLISHED_NOTE,
-        selection=HtmlTable(*summary_cells(summary, SELECTION)),
-        selection_note=SELECTION_NOTE,
-        columns=HEADLINE,
-        metric_table=_metric_table(results),
-        metrics_note=METRICS_NOTE,
-        seeds_note=seeds_note(summary),
-        shift_table=_shift_table(results),
-        mark_note=KIN_NOTE if has_kin(results, results.shifts) else "",
-        kin=HtmlTable(*kin_cells(results)),
-        kin_title=KIN_TITLE,
-        kin_note=kin_note(results),
-        chosen_on=CHOSEN_ON,
-        images={shift: _data_uri(file) for shift, file in results.examples.items()},
-        outlier_images={name: _data_uri(file) for name, file in results.outlier_examples.items()},
-        outlier_tables=outlier_tables(results, evidence),
-        outliers_note=OUTLIERS_NOTE,
-        outlier_columns=OUTLIER_COLUMNS,
-        distribution_tables=distribution_tables(results, distributions(results)),
-        distribution_note=distribution_note(results),
-        conformal_tables=conformal_tables(results),
-        cost_tables=cost_tables(results, costs_of(results)),
-        study={name: value for name, value in results.study.items() if name != "methods"},
-        settings={series: _settings(results, series) for series in results.series},
-        common_record=_common(run.record for run in results.runs),
-        record_table=_record_table(results.runs),
         explorer=explorer_data(results),
         rows_csv=summary_csv(results),
+        **_answers(results, summary, evidence),
+        **_summaries(results, summary, evidence),
+        **_tables_of_shifts(results),
+        **_tables_of_outliers(results, evidence),
+        **_records(results),
     )
+
+
+def _answers(
+    results: Results, summary: polars.DataFrame, evidence: StudyEvidence
+) -> dict[str, object]:
+    """Return what stands at the top of the page: what was tested, the answer, the verdicts."""
+    return {
+        "tested": _tested_count(results),
+        "answer": answer(results, summary, evidence),
+        "verdicts": verdicts(results, summary, evidence),
+        "compared_with": compared_with(results),
+        "first_shown": first_shown(results),
+        "many": len(results.series) > MANY,
+        "one_seed": rests_on_one_seed(evidence),
+        "one_seed_note": ONE_SEED_NOTE,
+    }
+
+
+def _summaries(
+    results: Results, summary: polars.DataFrame, evidence: StudyEvidence
+) -> dict[str, object]:
+    """Return the headline, the comparisons with their tests, and the paper's figures."""
+    return {
+        "headline": _headline(results, summary, evidence),
+        "columns": HEADLINE,
+        "seeds_note": seeds_note(summary),
+        "resamples": evidence.resamples,
+        "difference_tables": difference_tables(evidence),
+        "differences_note": DIFFERENCES_NOTE,
+        "test_tables": test_tables(evidence),
+        "tests_note": tests_note(evidence),
+        "published": HtmlTable(*paper_cells(results, summary)),
+        "published_note": PUBLISHED_NOTE,
+        "selection": HtmlTable(*summary_cells(summary, SELECTION)),
+        "selection_note": SELECTION_NOTE,
+    }
+
+
+def _tables_of_shifts(results: Results) -> dict[str, object]:
+    """Return what the page says of metrics and shifts, with an image of each shift."""
+    return {
+        "metric_table": _metric_table(results),
+        "metrics_note": METRICS_NOTE,
+        "shift_table": _shift_table(results),
+        "mark_note": KIN_NOTE if has_kin(results, results.shifts) else "",
+        "kin": HtmlTable(*kin_cells(results)),
+        "kin_title": KIN_TITLE,
+        "kin_note": kin_note(results),
+        "chosen_on": CHOSEN_ON,
+        "images": {shift: _data_uri(file) for shift, file in results.examples.items()},
+    }
+
+
+def _tables_of_outliers(results: Results, evidence: StudyEvidence) -> dict[str, object]:
+    """Return what the page says of outliers, of confidences there, and of conformal sets."""
+    images = {name: _data_uri(file) for name, file in results.outlier_examples.items()}
+    return {
+        "outlier_images": images,
+        "outlier_tables": outlier_tables(results, evidence),
+        "outliers_note": OUTLIERS_NOTE,
+        "outlier_columns": OUTLIER_COLUMNS,
+        "distribution_tables": distribution_tables(results, distributions(results)),
+        "distribution_note": distribution_note(results),
+        "conformal_tables": conformal_tables(results),
+    }
+
+
+def _records(results: Results) -> dict[str, object]:
+    """Return what the runs cost, their settings, and what they recorded."""
+    return {
+        "cost_tables": cost_tables(results, costs_of(results)),
+        "study": {name: value for name, value in results.study.items() if name != "methods"},
+        "settings": {series: _settings(results, series) for series in results.series},
+        "common_record": _common(run.record for run in results.runs),
+        "record_table": _record_table(results.runs),
+    }
 
 
 def render_template(template: str, **values: object) -> str:
