@@ -1,5 +1,6 @@
 """Buffers whose sizes fitting decides: they take those of a file when they are loaded."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,7 +9,10 @@ from torch import nn
 
 def size_buffers_as_stored(module: nn.Module) -> None:
     """Give a module's buffers, when a state is loaded, the sizes and types of the stored ones."""
-    register: Any = module.register_load_state_dict_pre_hook  # torch gives it no types
+    if hasattr(module, "register_load_state_dict_pre_hook"):
+        register: Any = module.register_load_state_dict_pre_hook  # torch gives it no types
+    else:  # before torch 2.5 it had another name
+        register = partial(module._register_load_state_dict_pre_hook, with_module=True)
     register(_sized_as_stored)
 
 
