@@ -73,9 +73,7 @@ def _matrix_figure(results: Results, table: polars.DataFrame) -> Figure:
 
 def _layers(series: list[str], verdicts: list[str]) -> list[altair.Chart]:
     scale, axis = altair.Scale(domain=series), altair.Axis(grid=False, ticks=False)
-    upright = altair.Axis(
-        grid=False, ticks=False, labelAngle=-40, labelOverlap=False
-    )
+    upright = altair.Axis(grid=False, ticks=False, labelAngle=-40, labelOverlap=False)
     base = altair.Chart().encode(
         x=altair.X("column:N", title=None, scale=scale, axis=upright),
         y=altair.Y("row:N", title=None, scale=scale, axis=axis),
