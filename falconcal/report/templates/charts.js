@@ -11,8 +11,8 @@ function sized(specification, width, correction) {
   const cells = copy.usermeta.cells;
   const wide = cells > 3;
   const most = wrapped ? Math.max(copy.columns, wide ? 1 : Math.floor(width / 270)) : 1;
-  // two columns even on a phone, or a dozen panels make a very long scroll
-  const least = wrapped && !wide && width >= 320 ? 2 : 1;
+  // two columns even on a phone, or a dozen panels make a very long scroll; but few cells keep their numbers
+  const least = wrapped && !cells && width >= 320 ? 2 : 1;
   const columns = Math.max(Math.min(most, Math.floor(width / PANEL)), least);
   const panel = Math.max(80, Math.floor(width / columns - LABELS + correction / columns));
   if (wrapped) copy.columns = Math.min(columns, most);
