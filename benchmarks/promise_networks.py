@@ -5,7 +5,8 @@
 
 The first keeps what the page needs in ``results/promise/NAME`` and writes
 ``docs/results/promise_NAME.md``; the second writes the page from what is kept. The run must have
-been measured under the nine affine shifts and the 19 corruptions. Intervals are over examples and
+been measured under the nine affine shifts and the 19 corruptions, the latter in a copy of its folder
+if need be, which is then named after it. Intervals are over examples and
 seeds: a resample draws the seeds, and the same test examples of all shifts and levels for all
 methods.
 """
@@ -58,21 +59,23 @@ class Goal:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of the network's page, such as mnist")
-    parser.add_argument("run", type=Path, nargs="?", help="output folder of the measured run")
+    parser.add_argument("runs", type=Path, nargs="*", help="output folders of the measured run")
     arguments = parser.parse_args()
-    if arguments.run is not None:
-        keep(arguments.name, arguments.run)
+    if arguments.runs:
+        keep(arguments.name, [load_results(folder) for folder in arguments.runs])
     (PAGES / f"promise_{arguments.name}.md").write_text(page(arguments.name))
 
 
-def keep(name: str, run: Path) -> None:
+def keep(name: str, parts: Sequence[Results]) -> None:
     """Keep the rows, the intervals and the settings of a run."""
     folder = KEPT / name
     folder.mkdir(parents=True, exist_ok=True)
-    results = load_results(run)
-    rows = results.rows.filter(polars.col("metric").is_in(METRICS))
-    columns = ["method", "seed", "shift", "level", "metric", "value"]
-    rows.select(columns).write_parquet(folder / "rows.parquet", compression="zstd")
+    results, columns = parts[0], ["method", "seed", "shift", "level", "metric", "value"]
+    rows = polars.concat([part.rows.select(columns) for part in parts])
+    once = rows.filter(polars.col("metric").is_in(METRICS)).unique(
+        columns[:-1], keep="first", maintain_order=True
+    )
+    once.write_parquet(folder / "rows.parquet", compression="zstd")
     kept = {
         "intervals": scored_intervals(readers(results), HEADLINE),
         "examples": examples(results),
