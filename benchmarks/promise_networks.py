@@ -5,10 +5,9 @@
 
 The first keeps what the page needs in ``results/promise/NAME`` and writes
 ``docs/results/promise_NAME.md``; the second writes the page from what is kept. The run must have
-been measured under the nine affine shifts and the 19 corruptions, the latter in a copy of its folder
-if need be, which is then named after it. Intervals are over examples and
-seeds: a resample draws the seeds, and the same test examples of all shifts and levels for all
-methods.
+been measured under the nine affine shifts and the 19 corruptions; where the latter were measured in
+a copy of its folder, that one is named after it. Intervals are over examples and seeds: a resample
+draws the seeds, and the same test examples of all shifts and levels for all methods.
 """
 
 import argparse
