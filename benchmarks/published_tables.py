@@ -27,12 +27,14 @@ from benchmarks.promise_networks import (
     Reader,
     by_family,
     clean,
+    difference_table,
     examples,
+    leading_cells,
+    methods,
     over,
     readers,
     scored_intervals,
     settings_table_of,
-    with_interval,
 )
 from falconcal.report.results import Results, load_results
 from falconcal.report.tables.paper_values import published
@@ -122,8 +124,8 @@ def intervals(parts: Sequence[Results], shifts: Sequence[str]) -> dict[str, Any]
         mine: dict[str, list[Reader]] = readers(results)
         against = HEADLINE if HEADLINE in mine else next(iter(mine))
         settings = {run.key.method: run.settings for run in results.runs}
-        for figure, methods in scored_intervals(mine, against, shifts).items():
-            for method, values in methods.items():
+        for figure, by_method in scored_intervals(mine, against, shifts).items():
+            for method, values in by_method.items():
                 known = values if against == HEADLINE else {"interval": values["interval"]}
                 found.setdefault(figure, {})[named(method, settings[method])] = known
     return found
@@ -149,32 +151,17 @@ def page(name: str) -> str:
     return render(f"paper_{name}", words)
 
 
-def methods_of(rows: Rows) -> list[str]:
-    return rows["method"].unique(maintain_order=True).to_list()
-
-
 def headline_table(rows: Rows, shown: PaperTable, intervals: dict[str, Any]) -> str:
     """Return one row per method: what was found here, and what the paper has."""
     figures = published(shown.paper)
     heads = ("method", "seeds", "test examples", "accuracy", "clean ECE", "micro ECE", "macro ECE",
              "paper: accuracy", "paper: micro ECE")  # fmt: skip
     lines = []
-    for method in methods_of(rows):
+    for method in methods(rows):
         mine = rows.filter(polars.col("method") == method)
-        lines.append(
-            (
-                f"`{method}`",
-                str(mine["seed"].n_unique()),
-                f"{tested_on(mine):,}",
-                f"{clean(mine, 'accuracy'):.3f}",
-                with_interval(clean(mine, "ece"), intervals["clean_ece"][method]),
-                *(
-                    with_interval(over(mine, list(shown.shifts), one), intervals[one][method])
-                    for one in ("micro_ece", "macro_ece")
-                ),
-                *(theirs(figures, one, method) for one in ("accuracy", "mean_micro_ece")),
-            )
-        )
+        name, seeds, *found = leading_cells(mine, method, shown.shifts, intervals)
+        paper = (theirs(figures, one, method) for one in ("accuracy", "mean_micro_ece"))
+        lines.append((name, seeds, f"{tested_on(mine):,}", *found, *paper))
     return table(heads, lines)
 
 
@@ -188,17 +175,6 @@ def theirs(figures: dict[str, dict[str, float]], figure: str, method: str) -> st
     return "" if value is None else f"{value:.3f}"
 
 
-def difference_table(rows: Rows, intervals: dict[str, Any]) -> str:
-    """Return how far the headline row's errors lie from those of the others."""
-    figures = ("micro_ece", "macro_ece", "clean_ece")
-    lines = []
-    for method in methods_of(rows):
-        found = [intervals[figure][method].get("headline_less_this") for figure in figures]
-        if method != HEADLINE and all(found):
-            lines.append((f"`{method}`", *(f"{low:+.3f} to {high:+.3f}" for low, high in found)))
-    return table(("less that of", "micro ECE", "macro ECE", "clean ECE"), lines)
-
-
 def entropy_table(rows: Rows, shown: PaperTable) -> str:
     """Return the mean entropy at the last level: over the shifts, and of the paper's Table 2."""
     chosen = rows.filter(
@@ -209,7 +185,7 @@ def entropy_table(rows: Rows, shown: PaperTable) -> str:
     figures = published(shown.paper)
     lines = [
         (f"`{method}`", f"{means[method]:.2f}", theirs(figures, "ood_entropy", method))
-        for method in methods_of(rows)
+        for method in methods(rows)
         if method in means
     ]
     return table(("method", "entropy in nats", "paper"), lines)
@@ -219,25 +195,25 @@ def family_table(rows: Rows, shown: PaperTable) -> str:
     """Return the micro ECE by shift of the methods that have three seeds, or fit after those."""
     errors = by_family(rows)
     wanted = [PLAIN, "falcon", "deep_ensemble", *FITTED_AFTER, f"falcon_{FITTED_AFTER[1]}"]
-    methods = [method for method in wanted if method in errors]
+    there = [method for method in wanted if method in errors]
     lines = [
-        (shift, *(f"{errors[method][shift]:.3f}" for method in methods)) for shift in shown.shifts
+        (shift, *(f"{errors[method][shift]:.3f}" for method in there)) for shift in shown.shifts
     ]
-    return table(("shift", *(f"`{method}`" for method in methods)), lines)
+    return table(("shift", *(f"`{method}`" for method in there)), lines)
 
 
 def baselines(rows: Rows) -> list[str]:
     """Return what is compared with: neither FALCON's rows nor those that only recalibrate."""
     return [
         method
-        for method in methods_of(rows)
+        for method in methods(rows)
         if not method.startswith("falcon") and not method.endswith("temperature")
     ]
 
 
 def goals(rows: Rows, shown: PaperTable) -> Iterator[Goal]:
     """Yield the goals of docs/results/protocol.md with what was found."""
-    of = {method: rows.filter(polars.col("method") == method) for method in methods_of(rows)}
+    of = {method: rows.filter(polars.col("method") == method) for method in methods(rows)}
     shifts = list(shown.shifts)
     mine, plain = of[HEADLINE], of[PLAIN]
     micro, macro = (over(mine, shifts, one) for one in ("micro_ece", "macro_ece"))

@@ -1,6 +1,6 @@
 """Progress of a study or a prediction: a live table or a bar on a terminal, else plain lines.
 
-Without a terminal a line comes at least every minute, with the time that is left: a thread looks
+Off a terminal, lines with the time that is left come at least every minute: a thread looks
 whether one is due, since a training may say nothing for longer than that.
 """
 

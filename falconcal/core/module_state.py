@@ -1,7 +1,7 @@
 """Mode, weights, device and precision of a module, changed for a while and restored."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -26,18 +26,25 @@ def without_wrapper(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def explain_model_errors(inputs: Inputs) -> Iterator[None]:
-    """Turn an error of the model into ours, which names the inputs; its own is the cause."""
+def explain_errors(words: Callable[[Exception], str]) -> Iterator[None]:
+    """Turn an error of code that was given to us into ours, with these words; it is the cause."""
     try:
         yield
     except (UserError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        raise UserError(
+        raise UserError(words(error)) from error
+
+
+def explain_model_errors(inputs: Inputs) -> AbstractContextManager[None]:
+    """Turn an error of the model into ours, which names the inputs."""
+    return explain_errors(
+        lambda error: (
             f"the model failed on inputs of {_shapes(inputs)}: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Is it made for such "
             "inputs?"
-        ) from error
+        )
+    )
 
 
 def _shapes(inputs: Inputs) -> str:

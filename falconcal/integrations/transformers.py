@@ -2,9 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from falconcal.core.perturbation_point import (
     find_perturbation_point,
 )
 from falconcal.errors import UserError
+from falconcal.integrations.common_bins import with_common_bins
 from falconcal.integrations.own_loop import needs_fit
 from falconcal.methods import Falcon
 from falconcal.methods.falcon import entropy_of
@@ -26,8 +26,7 @@ from falconcal.metrics import METRICS
 from falconcal.metrics.predictions import Predictions
 from falconcal.training.losses import predictive_entropy_terms
 from falconcal.training.model_setup import set_dropout
-from falconcal.training.objectives import Objective
-from falconcal.training.run_steps import run_steps, unseen_statistics
+from falconcal.training.run_steps import run_steps
 from falconcal.training.step import (
     Step,
     StepContext,
@@ -184,7 +183,7 @@ class FalconTrainer(Trainer):  # type: ignore[misc]
             self._optimizer = objective.optimizer(weights)
         if len(steps) > 1:
             rounds = 2 if self.falcon.calibration_form == "root" else 1
-            objective = _with_common_bins(objective, steps, rounds)
+            objective = with_common_bins(objective, steps, rounds)
         engine = _Backward(self.accelerator.scaler, self._optimizer)
         terms = run_steps(engine, steps, [objective], [engine], self.falcon.clip_norm)
         for name, value in terms.get(objective.name, {}).items():
@@ -332,55 +331,6 @@ def _logits(outputs: Any) -> Tensor:
     if isinstance(outputs, tuple | list) and not hasattr(outputs, "logits"):
         return logits_of(outputs[1])
     return logits_of(outputs)
-
-
-def _with_common_bins(objective: Objective, steps: list[Step], rounds: int) -> Objective:
-    """Return the objective with the bins of all batches of a step together.
-
-    The sums that the bins are made of are gathered by passes without gradients, with the same
-    random numbers as the pass that follows: one for the bins, and one for the root of squares.
-    """
-    sums: list[Tensor] = []
-    for _ in range(rounds):
-        sums = _gathered_sums(objective, steps, sums)
-
-    def terms(step: Step) -> dict[str, Tensor]:
-        return objective.terms(_counting(step, _KnownSums(step.processes.total, sums)))
-
-    return replace(objective, terms=terms)
-
-
-def _gathered_sums(objective: Objective, steps: list[Step], known: list[Tensor]) -> list[Tensor]:
-    """Return what a loss sums over processes, here over all batches too, in the order of calls."""
-    found: list[list[Tensor]] = []
-    with (
-        torch.random.fork_rng(),
-        torch.no_grad(),
-        unseen_statistics(steps[0].layers_with_statistics),
-    ):
-        for step in steps:
-            sums = _KnownSums(step.processes.total, known)
-            random = torch.Generator().set_state(step.random.get_state())
-            objective.terms(replace(_counting(step, sums), random=random))
-            found.append(sums.asked)
-    return [torch.stack(parts).sum(0) for parts in zip(*found, strict=True)]
-
-
-def _counting(step: Step, sums: "_KnownSums") -> Step:
-    return replace(step, processes=replace(step.processes, total=sums))
-
-
-class _KnownSums:
-    """Sums over processes; those of all batches are given where they are known already."""
-
-    def __init__(self, total: Callable[[Tensor], Tensor], known: list[Tensor]) -> None:
-        self.total, self.known = total, known
-        self.asked: list[Tensor] = []
-
-    def __call__(self, value: Tensor) -> Tensor:
-        number = len(self.asked)
-        self.asked.append(self.total(value))
-        return self.known[number] if number < len(self.known) else self.asked[number]
 
 
 def _check_task(model: Any) -> None:

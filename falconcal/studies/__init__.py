@@ -9,7 +9,8 @@ from pathlib import Path
 
 from falconcal.core.registry import check_name
 from falconcal.errors import unknown_name_error
-from falconcal.studies.study import Study, read_study, read_study_file
+from falconcal.studies.study import Study
+from falconcal.studies.study_reading import read_study, read_study_file
 from falconcal.studies.study_schema import commented_study, study_schema
 
 STUDIES: dict[str, str] = {

@@ -12,7 +12,8 @@ from falconcal.recalibration.calibrator import Calibrator
 from falconcal.shifts import AnyShift, Outliers, expand_groups, named_shifts
 from falconcal.studies.run_files import read_json
 from falconcal.studies.store import Store
-from falconcal.studies.study import Study, stored_study
+from falconcal.studies.study import Study
+from falconcal.studies.study_reading import stored_study
 
 
 @dataclass(frozen=True)

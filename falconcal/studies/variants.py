@@ -60,7 +60,7 @@ def without(variants: Variants, keys: Collection[str]) -> Variants:
 
 
 def _swept(sweeps: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the variants of all sweeps, named by setting, or by key where two share a setting."""
+    """Yield the variants of all sweeps, named by setting, or by key where settings share a name."""
     settings = Counter(key.rpartition(".")[2] for key in sweeps)
     for key, values in sweeps.items():
         if not isinstance(values, list) or not values:

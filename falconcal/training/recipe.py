@@ -6,8 +6,8 @@ one dataset. ``fit`` takes them by keyword.
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau, SequentialLR
 
 from falconcal.core.batch import Batches, checked_batches
-from falconcal.core.module_state import at_least_float32
+from falconcal.core.module_state import at_least_float32, explain_errors
 from falconcal.errors import UserError, described
 
 BaseLoss = Callable[[Tensor, Tensor], Tensor]  # logits (N, C), labels or targets -> (N,)
@@ -224,19 +224,15 @@ class ExampleLoss:
 PLAIN_LOSS = ExampleLoss()
 
 
-@contextmanager
-def _explain_loss_errors(logits: Tensor, target: Tensor) -> Iterator[None]:
+def _explain_loss_errors(logits: Tensor, target: Tensor) -> AbstractContextManager[None]:
     """Turn an error of a loss that was given into ours, which says what it was given."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        raise UserError(
+    return explain_errors(
+        lambda error: (
             f"the loss given failed on logits of shape {tuple(logits.shape)} and labels of shape "
             f"{tuple(target.shape)} and {target.dtype}: {error}. It is given a single logit as "
             "two, (N, 2)."
-        ) from error
+        )
+    )
 
 
 def check_step(optimizer: Optimizer) -> None:

@@ -15,7 +15,7 @@ from falconcal.cli.showcase import show_showcase, what_does_not_work
 from falconcal.errors import UsageError
 from falconcal.report.results import Results
 from falconcal.studies import STUDIES, find_study
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 
 # accuracy and confidence by method and level; both shifts alike
 VALUES = {

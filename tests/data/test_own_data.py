@@ -14,7 +14,7 @@ from falconcal.errors import UserError
 from falconcal.evaluation.under_shift import evaluate
 from falconcal.models import make_model
 from falconcal.shifts import SHIFTS
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.official_layouts import (
     bytes_of,
     cyclic,

@@ -16,7 +16,7 @@ from falconcal.errors import UserError
 from falconcal.inference.model_file import load
 from falconcal.methods import L2Dropout
 from falconcal.shifts import Shift
-from falconcal.studies.study import read_study, read_study_file
+from falconcal.studies.study_reading import read_study, read_study_file
 from tests.helpers.small_data import CLASSES, small_network, stripes
 
 DEATHS = "FALCONCAL_TEST_DEATHS"  # the folder in which runs that died leave a file each

@@ -29,31 +29,32 @@ def test_a_sparse_matrix_is_its_dense_one() -> None:
     numpy.testing.assert_array_equal(thin.predict_proba(other), dense.predict_proba(rows))
 
 
-def test_columns_of_words_are_columns_of_0_and_1() -> None:
+@pytest.fixture(params=["pandas", "polars"])
+def frames(request: pytest.FixtureRequest) -> Any:
+    """A library of data frames."""
+    return pytest.importorskip(request.param)
+
+
+def test_columns_of_words_are_columns_of_0_and_1(frames: Any) -> None:
+    words = numpy.array(["a", "b", "c"])[RANDOM.integers(3, size=90)]
+    columns = {"x": ROWS[:, 0], "y": ROWS[:, 1]}
+    frame = frames.DataFrame({"word": words, **columns})
+    by_hand = numpy.column_stack([words == "a", words == "b", words == "c", ROWS[:, :2]])
+    expected = fitted(by_hand.astype(float)).predict_proba(by_hand.astype(float))
+    model = fitted(frame)
+    numpy.testing.assert_array_equal(model.predict_proba(frame), expected)
+    assert list(model.feature_names_in_) == ["word", "x", "y"]
+    unseen = frames.DataFrame({"word": ["z"] * 90, **columns})
+    assert numpy.isfinite(model.predict_proba(unseen)).all()
+
+
+def test_categories_of_pandas_are_words() -> None:
     pandas = pytest.importorskip("pandas")
     words = numpy.array(["a", "b", "c"])[RANDOM.integers(3, size=90)]
-    frame = pandas.DataFrame({"word": words, "x": ROWS[:, 0], "y": ROWS[:, 1]})
-    by_hand = numpy.column_stack([words == "a", words == "b", words == "c", ROWS[:, :2]])
-    expected = fitted(by_hand.astype(float)).predict_proba(by_hand.astype(float))
-    model = fitted(frame)
-    numpy.testing.assert_array_equal(model.predict_proba(frame), expected)
-    assert list(model.feature_names_in_) == ["word", "x", "y"]
-    unseen = frame.assign(word="z")
-    assert numpy.isfinite(model.predict_proba(unseen)).all()
+    frame = pandas.DataFrame({"word": words, "x": ROWS[:, 0]})
     kinds = frame.assign(word=frame["word"].astype("category"))
+    expected = fitted(frame).predict_proba(frame)
     numpy.testing.assert_array_equal(fitted(kinds).predict_proba(kinds), expected)
-
-
-def test_a_frame_of_polars_is_one_of_pandas() -> None:
-    words = numpy.array(["a", "b", "c"])[RANDOM.integers(3, size=90)]
-    frame = polars.DataFrame({"word": words, "x": ROWS[:, 0], "y": ROWS[:, 1]})
-    by_hand = numpy.column_stack([words == "a", words == "b", words == "c", ROWS[:, :2]])
-    expected = fitted(by_hand.astype(float)).predict_proba(by_hand.astype(float))
-    model = fitted(frame)
-    numpy.testing.assert_array_equal(model.predict_proba(frame), expected)
-    assert list(model.feature_names_in_) == ["word", "x", "y"]
-    unseen = frame.with_columns(word=polars.lit("z"))
-    assert numpy.isfinite(model.predict_proba(unseen)).all()
 
 
 def test_dates_are_no_categories() -> None:

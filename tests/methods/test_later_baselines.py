@@ -19,7 +19,7 @@ from falconcal.methods.augmix_operations import GEOMETRIC_OPERATIONS, PLAIN_OPER
 from falconcal.methods.entropy_smoothing import entropy_smoothing_terms
 from falconcal.methods.reg_mixup import reg_mixup_terms
 from falconcal.methods.sngp import RandomFeatureHead, SNGPModel, find_covariance
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 from falconcal.training import Step
 from falconcal.training.objectives import clean_terms
 from tests.helpers.small_data import stripes

@@ -42,7 +42,7 @@ from falconcal.io.parsing import parse_toml
 from falconcal.methods import SVI, Ensemble, L2Dropout
 from falconcal.recalibration import Temperature
 from falconcal.studies import STUDIES
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.plain_study import TEXT
 from tests.helpers.watched_process import COUNTS, harmless
 

@@ -33,7 +33,8 @@ from falconcal.methods import L2Dropout, make_method
 from falconcal.shifts import find_computed_shift, find_outliers
 from falconcal.studies import find_study
 from falconcal.studies.runner import do_runs
-from falconcal.studies.study import Study, read_study
+from falconcal.studies.study import Study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.paths import ROOT
 from tests.helpers.plain_study import TEXT
 from tests.helpers.small_data import CLASSES, stripes

@@ -9,7 +9,7 @@ from falconcal.errors import UsageError
 from falconcal.report.results import load_results
 from falconcal.report.tables.costs import costs_of
 from falconcal.studies import STUDIES
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.report_study import make_study
 
 

@@ -12,7 +12,8 @@ from falconcal.recalibration import Temperature
 from falconcal.report import write_report
 from falconcal.studies.run_files import read_json
 from falconcal.studies.runner import do_runs
-from falconcal.studies.study import Study, read_study
+from falconcal.studies.study import Study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.small_studies import Silent
 
 STUDY = """

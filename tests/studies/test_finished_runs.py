@@ -23,7 +23,7 @@ from falconcal.studies.run_files import load_weights, save_weights, write_table
 from falconcal.studies.run_models import RunModels, same_weights
 from falconcal.studies.runner import do_runs
 from falconcal.studies.store import Store
-from falconcal.studies.study import stored_study
+from falconcal.studies.study_reading import stored_study
 from tests.helpers.small_studies import TEXT, Silent, everything
 from tests.helpers.stripes import make_small, read_own
 

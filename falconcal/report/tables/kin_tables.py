@@ -25,7 +25,7 @@ UNSEEN_NOTE = (
     "higher than that of"
 )
 NOTHING_UNSEEN = (
-    "No tested shift is unseen: each is, or resembles, one that a method here was fitted on."
+    "No tested shift is unseen: methods here were fitted on each of them, or on its kin."
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import falconcal
 from falconcal.methods import METHODS, make_method
-from falconcal.studies.study import read_study
+from falconcal.studies.study_reading import read_study
 from tests.helpers.bad_inputs.home import (
     FACTS,
     FOLDER_FILES,
