@@ -1,9 +1,9 @@
 """Freed memory that a process keeps, so that the next step need not ask the system for it again.
 
 The C library of most Linux systems gives large blocks back as soon as they are freed. A training
-step asks for the same blocks again, and the system clears each page before it hands it out: about
-half of the time of a recurrent network. With two of the library's own settings (mallopt(3)) it
-keeps them. Elsewhere nothing here does anything.
+step, or a pass over a batch, asks for the same blocks again, and the system clears each page before
+it hands it out: about half of the time of a recurrent network. With two of the library's own
+settings (mallopt(3)) it keeps them. Elsewhere nothing here does anything.
 """
 
 import ctypes

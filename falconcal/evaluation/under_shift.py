@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from falconcal.core.batch import USUAL_FORM, BatchForm, checked_batches
+from falconcal.core.freed_memory import freed_memory_kept
 from falconcal.core.module_state import check_module
 from falconcal.data import PREDICTION_BATCH_SIZE, Part, Preparation, as_part
 from falconcal.data.given_data import AnyData
@@ -225,10 +226,11 @@ def score_together(
         turns.check_same(data.head(batch_size).inputs, data.labels)
     scorer = _Scorer(models, data.classes, on_batch)
     sizes = []
-    for step in steps:
-        if progress is not None:
-            progress(step.name, step.level)
-        sizes.append(scorer.score(step, turns))
+    with freed_memory_kept():
+        for step in steps:
+            if progress is not None:
+                progress(step.name, step.level)
+            sizes.append(scorer.score(step, turns))
     return {
         key: _table(turns.in_order(torch.cat(parts) if parts else None), steps, sizes)
         for key, parts in scorer.parts.items()

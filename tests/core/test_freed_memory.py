@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from falconcal import L2Dropout
+from falconcal import SHIFTS, L2Dropout, evaluate
 from falconcal.core import freed_memory
 from falconcal.core.freed_memory import freed_memory_kept
 from tests.helpers.paths import ROOT
@@ -75,6 +75,13 @@ def test_training_keeps_memory_unless_the_setting_is_off(library: Recorded, reus
     data = stripes(6)
     L2Dropout(epochs=1, reuse_memory=reuse).fit(small_network(), data.batches(3), data.batches())
     assert bool(library.calls) == reuse
+
+
+@pytest.mark.parametrize("library", [2**31], indirect=True)
+def test_scores_under_shift_keep_memory_and_give_it_back(library: Recorded) -> None:
+    evaluate(small_network(), stripes(6), [SHIFTS["contrast"]])
+    assert ("set", "-1", str(2**31 - 1)) in library.calls
+    assert library.calls[-1] == ("given back",)
 
 
 def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
