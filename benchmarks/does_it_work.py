@@ -45,6 +45,14 @@ class StudyRows:
 
 AFFINE, CORRUPTED = r"^(rot|x|y|shear)", r"^corrupt_"
 
+
+def paper_table(title: str, name: str, shifts: str) -> StudyRows:
+    """Return one of the studies that benchmarks/published_tables.py keeps."""
+    folder = f"paper/{name}"
+    return StudyRows(title, f"{folder}/rows.parquet", f"paper_{name}.md", shifts,
+                     evidence=f"{folder}/evidence.json")  # fmt: skip
+
+
 STUDIES = (
     StudyRows("Handwritten digits, LeNet, nine affine shifts", "promise/rows.parquet", "promise.md",
               AFFINE, development=True),
@@ -67,6 +75,11 @@ STUDIES = (
               evidence="promise/resnet56/evidence.json"),
     StudyRows("CIFAR-10, a ResNet-56 that others trained, 19 corruptions",
               "promise/resnet56/rows.parquet", "promise_resnet56.md", CORRUPTED),
+    paper_table("CIFAR-10, a small VGG, nine affine shifts", "cifar10", AFFINE),
+    paper_table("20 Newsgroups, LSTM, swapped words", "newsgroups", r"^word_swap"),
+    paper_table("Sequential MNIST, GRU, nine affine shifts", "gru", AFFINE),
+    paper_table("Sequential MNIST, LSTM, nine affine shifts", "lstm", AFFINE),
+    paper_table("ImageNet, EfficientNet-Lite0, 19 corruptions", "imagenet", CORRUPTED),
     StudyRows("From MNIST to USPS", "natural_shifts/usps.parquet", "usps.md", r"^usps$"),
     StudyRows("Gas sensors over 36 months", "natural_shifts/gas_drift.parquet", "gas_drift.md",
               r"^later$", development=True, seeds=3),

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-M_TRIM_THRESHOLD = -1  # free bytes at the end of the heap from which on they are given back
-M_MMAP_THRESHOLD = (
-    -3
-)  # size of blocks from which on each has pages of its own, given back when freed
+# mallopt's numbers: from how many free bytes at its end on the heap is made smaller, and from what
+# size on a block has pages of its own, which go back to the system when it is freed
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 2**31 - 1  # of a C int
 LARGE_BLOCK = 2**30
 LARGEST_OF_OLDER_VERSIONS = 2**25  # what they take for M_MMAP_THRESHOLD

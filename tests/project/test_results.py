@@ -26,6 +26,7 @@ from benchmarks import (
     people_answers,
     promise,
     promise_networks,
+    published_tables,
     shift_temperature_settings,
     timidity,
     wrapper_cost,
@@ -67,6 +68,59 @@ def test_the_promise_is_written_from_what_is_kept() -> None:
 @pytest.mark.parametrize("name", ["mnist", "resnet20", "resnet56", "fashion_mnist"])
 def test_the_promise_on_a_network_is_written_from_what_is_kept(name: str) -> None:
     assert (PAGES / f"promise_{name}.md").read_text() == promise_networks.page(name)
+
+
+@pytest.mark.parametrize("name", published_tables.kept_tables())
+def test_the_paper_s_other_tables_are_written_from_what_is_kept(name: str) -> None:
+    assert (PAGES / f"paper_{name}.md").read_text() == published_tables.page(name)
+
+
+def table_rows(values: dict[tuple[str, str], dict[str, float]]) -> polars.DataFrame:
+    """Return rows of methods by (shift, metric): level 1, or none where levels are pooled."""
+    return polars.DataFrame(
+        [
+            {"method": method, "seed": 0, "shift": shift, "metric": metric, "value": value,
+             "level": 0 if shift == "clean" else None if metric == "micro_ece" else 1}
+            for (shift, metric), of in values.items()
+            for method, value in of.items()
+        ],
+        schema_overrides={"level": polars.Int64},
+    )  # fmt: skip
+
+
+def test_the_goals_of_a_paper_s_table_compare_the_headline_row_with_plain_and_baselines() -> None:
+    names = ("dropout", "mixup", "shift_temperature", "falcon_shift_temperature")
+    values = {
+        ("clean", "accuracy"): (0.9, 0.9, 0.9, 0.88),
+        ("a", "micro_ece"): (0.2, 0.1, 0.01, 0.05),
+        ("a", "macro_ece"): (0.2, 0.1, 0.01, 0.15),
+    }
+    rows = table_rows({key: dict(zip(names, of, strict=True)) for key, of in values.items()})
+    found = {goal.words: goal for goal in published_tables.headline_goals(0.04)(rows, ["a"])}
+    assert {words: goal.cells()[-1] for words, goal in found.items()} == {
+        "micro ECE": "missed",
+        "micro ECE over plain's": "met",
+        "micro ECE over the lowest baseline's": "met",
+        "macro ECE over plain's": "missed",
+        "worst shift, micro ECE less plain's": "met",
+        "plain's accuracy less that of the row": "missed",
+    }
+    assert found["micro ECE over the lowest baseline's"].found == pytest.approx(0.5)
+
+
+def test_the_goals_on_imagenet_compare_with_one_temperature() -> None:
+    names = ("temperature", "shift_temperature", "falcon_shift_temperature")
+    values = {
+        ("clean", "ece"): (0.02, 0.025, 0.04),
+        ("a", "ece"): (0.2, 0.1, 0.15),
+        ("real", "accuracy"): (0.7, 0.7, 0.7),
+        ("real", "ece"): (0.03, 0.03, 0.03),
+    }
+    rows = table_rows({key: dict(zip(names, of, strict=True)) for key, of in values.items()})
+    found = list(published_tables.imagenet_goals(rows, ["a"]))
+    assert [round(goal.found, 3) for goal in found] == [0.5, 0.005, 0.75, 0.02]
+    assert [goal.cells()[-1] for goal in found] == ["met", "met", "missed", "missed"]
+    assert "| `temperature` | 0.700 | 0.030 |" in published_tables.other_tests_table(rows)
 
 
 def test_the_page_of_all_studies_is_written_from_what_is_kept() -> None:
