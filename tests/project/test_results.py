@@ -166,6 +166,10 @@ def test_an_interval_over_seeds_is_student_s() -> None:
     assert does_it_work.shown([0.1, 0.3], (0.15, 0.25)) == "0.200 (0.150 to 0.250)"
 
 
+def test_the_page_on_timidity_is_written_from_what_is_kept() -> None:
+    assert (PAGES / "timidity.md").read_text() == timidity.page()
+
+
 def test_the_limit_of_the_clean_error_is_that_of_plain_training_and_a_slack() -> None:
     assert timidity.clean_limit({"validation_ece": 0.01}) == pytest.approx(0.03)
     assert timidity.clean_limit(None) == 1.0
