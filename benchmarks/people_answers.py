@@ -1,16 +1,20 @@
-"""Is a network as sure as people agree with it? CIFAR-10H, networks that others trained.
+"""Is a network as sure as people agree with it? CIFAR-10H, networks of others and our own.
 
     python -m benchmarks.pretrained_networks resnet20 runs/pretrained/resnet20
     python -m benchmarks.people_answers runs/pretrained
+    python -m benchmarks.people_answers --own runs/paper/cifar10
     python -m benchmarks.people_answers
 
-Needs the scores on clean images that the first command keeps, and predicts nothing anew. Keeps one
-entry per network and method in ``results/natural_shifts/cifar10h.json`` and writes
+Needs the scores on clean images that the first command keeps, or those of a run of the study
+``cifar10_small`` on all test images, and predicts nothing anew. Keeps one entry per network and
+method, the mean over seeds, in ``results/natural_shifts/cifar10h.json`` and writes
 ``docs/results/cifar10h.md``, from what is kept where no folder is given.
 """
 
 import argparse
 import json
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +24,36 @@ import torch
 from benchmarks.natural_shifts import KEPT
 from benchmarks.pages import PAGES, render, table
 from benchmarks.pretrained_networks import CALIBRATORS, RAW, WEIGHTS, file_of
+from benchmarks.promise_networks import read_levels
 from falconcal.data.sets.cifar10h import human_answers
 from falconcal.evaluation.score_rows import scores_by_level
 from falconcal.metrics import Scores, expected_calibration_error, signed_gap
+from falconcal.report.results import Results, load_results
 
+OWN = "vgg_small"
 FILE = KEPT / "cifar10h.json"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="?", help="folder of the networks' folders")
-    runs = parser.parse_args().runs
-    if runs is not None:
-        known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-        found = {name: figures(runs / name) for name in WEIGHTS if has_clean_scores(runs / name)}
-        FILE.write_text(json.dumps(known | found, indent=1) + "\n")
+    parser.add_argument("--own", type=Path, help="output folder of the study cifar10_small")
+    arguments = parser.parse_args()
+    if arguments.runs is not None:
+        keep({name: figures(arguments.runs / name) for name in measured(arguments.runs)})
+    if arguments.own is not None:
+        keep({OWN: own_figures(load_results(arguments.own))})
     (PAGES / "cifar10h.md").write_text(page())
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Keep the figures of some networks beside those that are kept."""
+    known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    FILE.write_text(json.dumps(known | found, indent=1) + "\n")
+
+
+def measured(runs: Path) -> list[str]:
+    return [name for name in WEIGHTS if has_clean_scores(runs / name)]
 
 
 def has_clean_scores(folder: Path) -> bool:
@@ -45,6 +63,18 @@ def has_clean_scores(folder: Path) -> bool:
 def figures(folder: Path) -> dict[str, dict[str, float]]:
     """Return for each method what the labels and what people's answers say of its confidence."""
     return {method: compared(clean_scores(folder, method)) for method in (RAW, *CALIBRATORS)}
+
+
+def own_figures(results: Results) -> dict[str, dict[str, float]]:
+    """Return the same for the methods of a run, means over seeds."""
+    by_method: dict[str, list[dict[str, float]]] = {}
+    for run in results.runs:
+        by_method.setdefault(run.key.method, []).append(compared(read_levels(run, "clean")[0]))
+    return {method: means(found) for method, found in by_method.items()}
+
+
+def means(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(one[name] for one in found) for name in found[0]}
 
 
 def clean_scores(folder: Path, method: str) -> Scores:
@@ -72,6 +102,7 @@ def compared(scores: Scores) -> dict[str, float]:
 def by_answer(scores: Scores) -> Scores:
     """Return one score per answer that a person gave, right where the person agrees."""
     counts = torch.from_numpy(human_answers())  # (N, C)
+    assert len(counts) == len(scores.confidence), "expected scores of all test images of CIFAR-10"
     images, answers = counts.nonzero(as_tuple=True)
     times = counts[images, answers]
     images, answers = images.repeat_interleave(times), answers.repeat_interleave(times)
