@@ -1,6 +1,7 @@
 """A model that is already trained, recalibrated on labelled data and written to a file."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,9 @@ def recalibrate(
         None if drifted is None else read_labelled(drifted, saved.metadata, "drifted").batches,
     )
     model = calibrator.fit(saved.model, given.train, given.validation, drifted=given.drifted)
+    if train is not None and model.observer is None:
+        named = type(calibrator).__name__
+        warnings.warn(f"{train} is not used: {named} keeps no training examples.", stacklevel=2)
     return Recalibrated(model, calibrator, _judged(saved, calibrator, model, given), validation)
 
 

@@ -116,6 +116,16 @@ def test_every_calibrator_can_be_asked_for(method: str, home: Path, tmp_path: Pa
     assert falconcal.load(out, ["tests"]).metadata.method["method"] == method  # type: ignore[index]
 
 
+def test_training_data_that_is_not_used_is_named(home: Path, tmp_path: Path) -> None:
+    answer = run_here(
+        "recalibrate", "model.safetensors", "data.npz", "--train", "parts.npz", "--trust-code",
+        "tests", "--method", "temperature", "--out", str(tmp_path / "t.safetensors"), folder=home,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    said = " ".join(answer.stderr.split())
+    assert "parts.npz is not used: Temperature keeps no training examples." in said
+
+
 @pytest.mark.parametrize("data", ["data.npz", "parts.npz", "photos"])
 def test_a_named_module_gives_the_same_from_every_format(
     data: str, home: Path, tmp_path: Path
