@@ -32,6 +32,7 @@ class LeftOutRecord:
         family: Its name; ``clean`` and ``drifted`` among them.
         ece_before: Mean ECE of the model as it is.
         ece_after: The same after a calibration that has not seen the family.
+        is_outliers: Whether it is a set of outliers, on which no confidence above chance is right.
 
     Example:
         >>> from falconcal.recalibration import LeftOutRecord
@@ -42,6 +43,7 @@ class LeftOutRecord:
     family: str
     ece_before: float
     ece_after: float
+    is_outliers: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ class FitRecord:
             >>> FitRecord((), judged).headline()
             'At home about the same; under shifts that were not fitted on better calibrated.'
         """
-        clean, drifted, others = self._judged()
         places = (
-            ("at home", clean and [clean]),
-            ("on later data", drifted and [drifted]),
-            ("under shifts that were not fitted on", others),
+            ("at home", self._named("clean")),
+            ("on later data", self._named("drifted")),
+            ("under shifts that were not fitted on", self._crafted()),
+            ("on outliers that were not fitted on", self._outliers()),
         )
         said = [f"{where} {_change(judged)}" for where, judged in places if judged]
         if not said:
@@ -105,51 +107,53 @@ class FitRecord:
 
     def figures(self) -> list[tuple[str, float, float]]:
         """Return where, and the calibration error before and after: the pooled figures first."""
-        clean, drifted, others = self._judged()
-        rows = [("at home", clean), ("later data", drifted)]
-        found = [(where, one.ece_before, one.ece_after) for where, one in rows if one is not None]
-        if others:
-            found.append((f"mean of {len(others)} crafted shifts", *_means(others)))
-        return [*found, *((one.family, one.ece_before, one.ece_after) for one in others)]
+        crafted = self._crafted()
+        groups = {
+            "at home": self._named("clean"),
+            "later data": self._named("drifted"),
+            f"mean of {len(crafted)} crafted shifts": crafted,
+        }
+        found = [(where, *_means(judged)) for where, judged in groups.items() if judged]
+        single = [(one.family, one.ece_before, one.ece_after) for one in crafted]
+        outside = [
+            (f"outliers, {one.family}", one.ece_before, one.ece_after) for one in self._outliers()
+        ]
+        return [*found, *single, *outside]
 
     def details(self) -> list[str]:
         """Return what else is to be known: how it was judged, and what was not tested."""
         said = [self.note] if self.note else []
-        if self._judged()[2]:
+        if self._crafted():
             said.append("Judged on examples, and under crafted shifts, that were not fitted on.")
             said.append("Real shifts that are unlike all of these were not tested.")
         elif self.left_out:
             said.append("Judged on examples that were not fitted on. No other shift was tested.")
         return said
 
-    def _judged(
-        self,
-    ) -> tuple[LeftOutRecord | None, LeftOutRecord | None, list[LeftOutRecord]]:
-        """Return what was found on clean data, on drifted data, and under crafted shifts."""
-        clean = next((one for one in self.left_out if one.family == "clean"), None)
-        drifted = next((one for one in self.left_out if one.family == "drifted"), None)
-        return clean, drifted, [one for one in self.left_out if one not in (clean, drifted)]
+    def _named(self, family: str) -> list[LeftOutRecord]:
+        return [one for one in self.left_out if one.family == family]
+
+    def _crafted(self) -> list[LeftOutRecord]:
+        others = [one for one in self.left_out if one.family not in ("clean", "drifted")]
+        return [one for one in others if not one.is_outliers]
+
+    def _outliers(self) -> list[LeftOutRecord]:
+        return [one for one in self.left_out if one.is_outliers]
 
     def verdict(self) -> list[str]:
         """Return what to expect, in sentences."""
         said = [self.note] if self.note else []
-        clean, drifted, others = self._judged()
-        if clean is not None:
-            said.append(
-                f"At home, on examples not fitted on: calibration error {clean.ece_before:.3f} "
-                f"before, {clean.ece_after:.3f} after."
-            )
-        if drifted is not None:
-            said.append(
-                f"On drifted examples not fitted on: {drifted.ece_before:.3f} before, "
-                f"{drifted.ece_after:.3f} after."
-            )
-        if others:
-            before, after = _means(others)
-            said.append(
-                f"Under crafted shifts that were left out of the fit: {before:.3f} before, "
-                f"{after:.3f} after, on average over {len(others)} families."
-            )
+        crafted = self._crafted()
+        places = {
+            "At home, on examples not fitted on: calibration error": self._named("clean"),
+            "On drifted examples not fitted on:": self._named("drifted"),
+            "Under crafted shifts that were left out of the fit:": crafted,
+            "On outliers that were left out of the fit:": self._outliers(),
+        }
+        for words, judged in places.items():
+            if judged:
+                said.append(f"{words} {_before_and_after(judged)}")
+        if crafted:
             said.append("Real shifts that are unlike all of these were not tested.")
         return said
 
@@ -157,6 +161,12 @@ class FitRecord:
 def _means(judged: Sequence[LeftOutRecord]) -> tuple[float, float]:
     before, after = ([getattr(one, name) for one in judged] for name in ("ece_before", "ece_after"))
     return fmean(before), fmean(after)
+
+
+def _before_and_after(judged: Sequence[LeftOutRecord]) -> str:
+    before, after = _means(judged)
+    families = f", on average over {len(judged)} families" if len(judged) > 1 else ""
+    return f"{before:.3f} before, {after:.3f} after{families}."
 
 
 def _change(judged: Sequence[LeftOutRecord]) -> str:

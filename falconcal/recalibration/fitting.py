@@ -230,9 +230,10 @@ def _left_out(
     after, judged = _left_out_predictions(calibrator, sample, observer, copies, families)
     for family in every:
         numbers = [number for number, copy in enumerate(copies) if copy.family == family]
+        is_outliers = copies[numbers[0]].is_outliers
         errors = [_errors(sample, after, (sample.copies == number) & judged) for number in numbers]
         before, new = (sum(column) / len(errors) for column in zip(*errors, strict=True))
-        yield LeftOutRecord(family, before, new)
+        yield LeftOutRecord(family, before, new, is_outliers)
 
 
 def _left_out_predictions(

@@ -91,6 +91,7 @@ class Copy:
     strength: float
     make: Callable[[], Examples]
     weight: float  # of the whole copy
+    is_outliers: bool = False  # inputs of no known class, with labels drawn at random
 
     @property
     def examples(self) -> Examples:
@@ -155,7 +156,8 @@ class Ladder:
         rig = Rig(model, clean, scale, self.seed, 1 / classes)
         sets = [name for name in self.outliers if not self._is_left_out(name)]
         outside = [
-            Copy(name, 1, 1.0, partial(self._outliers, name, rig, classes), 0.0) for name in sets
+            Copy(name, 1, 1.0, partial(self._outliers, name, rig, classes), 0.0, is_outliers=True)
+            for name in sets
         ]
         perturbed = list(self._perturbed(rig))
         shares = self._shares(len(perturbed), len(outside))

@@ -170,6 +170,15 @@ def test_the_headline_says_where_it_helps_and_the_figures_where_they_come_from()
     assert [row[0] for row in record.figures()[3:]] == ["wave", "swirl"]
     assert record.details()[0] == "Few."
     assert record.details()[-1] == "Real shifts that are unlike all of these were not tested."
+    outside = LeftOutRecord("uniform_noise", 0.8, 0.2, is_outliers=True)
+    beside = FitRecord((), (*found, outside))
+    assert beside.figures()[2:3] == record.figures()[2:3]  # outliers are no crafted shift
+    assert beside.figures()[-1] == ("outliers, uniform_noise", 0.8, 0.2)
+    assert beside.headline().endswith("; on outliers that were not fitted on better calibrated.")
+    assert beside.verdict()[-2:] == [
+        "On outliers that were left out of the fit: 0.800 before, 0.200 after.",
+        "Real shifts that are unlike all of these were not tested.",
+    ]
     alone = FitRecord((), found[:2])
     assert alone.details() == [
         "Judged on examples that were not fitted on. No other shift was tested."
