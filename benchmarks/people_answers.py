@@ -6,7 +6,7 @@
     python -m benchmarks.people_answers
 
 Needs the scores on clean images that the first command keeps, or those of a run of the study
-``cifar10_small`` on all test images, and predicts nothing anew. Keeps one entry per network and
+``cifar10_small``, and predicts nothing anew. Keeps one entry per network and
 method, the mean over seeds, in ``results/natural_shifts/cifar10h.json`` and writes
 ``docs/results/cifar10h.md``, from what is kept where no folder is given.
 """
@@ -26,6 +26,7 @@ from benchmarks.pages import PAGES, render, table
 from benchmarks.pretrained_networks import CALIBRATORS, RAW, WEIGHTS, file_of
 from benchmarks.promise_networks import read_levels
 from falconcal.data.sets.cifar10h import human_answers
+from falconcal.data.subsets import sample_indices
 from falconcal.evaluation.score_rows import scores_by_level
 from falconcal.metrics import Scores, expected_calibration_error, signed_gap
 from falconcal.report.results import Results, load_results
@@ -101,14 +102,19 @@ def compared(scores: Scores) -> dict[str, float]:
 
 def by_answer(scores: Scores) -> Scores:
     """Return one score per answer that a person gave, right where the person agrees."""
-    counts = torch.from_numpy(human_answers())  # (N, C)
-    assert len(counts) == len(scores.confidence), "expected scores of all test images of CIFAR-10"
+    counts = answers_for(len(scores.confidence))  # (N, C)
     images, answers = counts.nonzero(as_tuple=True)
     times = counts[images, answers]
     images, answers = images.repeat_interleave(times), answers.repeat_interleave(times)
     asked: dict[str, Any] = {name: getattr(scores, name)[images] for name in SCORED}
     agrees = asked["prediction"] == answers
     return Scores(**asked, label=answers.to(scores.label.dtype), correct=agrees)
+
+
+def answers_for(count: int) -> torch.Tensor:
+    """Return people's answers to the test images of a study with so many of them: (count, C)."""
+    counts = torch.from_numpy(human_answers())
+    return counts if count == len(counts) else counts[sample_indices(len(counts), count)]
 
 
 SCORED = ("prediction", "confidence", "nll", "entropy", "brier")
