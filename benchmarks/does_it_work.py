@@ -54,8 +54,13 @@ def paper_table(title: str, name: str, shifts: str) -> StudyRows:
 
 
 STUDIES = (
-    StudyRows("Handwritten digits, LeNet, nine affine shifts", "promise/rows.parquet", "promise.md",
-              AFFINE, development=True),
+    StudyRows("Handwritten digits, the demo's settings, nine affine shifts", "promise/rows.parquet",
+              "promise.md", AFFINE, development=True),
+    StudyRows("Handwritten digits, LeNet, nine affine shifts", "promise/digits/rows.parquet",
+              "promise_digits.md", AFFINE, development=True,
+              evidence="promise/digits/evidence.json"),
+    StudyRows("Handwritten digits, LeNet, 19 corruptions", "promise/digits/rows.parquet",
+              "promise_digits.md", CORRUPTED, development=True),
     StudyRows("MNIST, LeNet, nine affine shifts", "promise/mnist/rows.parquet", "promise_mnist.md",
               AFFINE, evidence="promise/mnist/evidence.json"),
     StudyRows("MNIST, LeNet, 19 corruptions", "promise/mnist/rows.parquet", "promise_mnist.md",

@@ -65,7 +65,7 @@ def test_the_promise_is_written_from_what_is_kept() -> None:
     assert (PAGES / "promise.md").read_text() == promise.page()
 
 
-@pytest.mark.parametrize("name", ["mnist", "resnet20", "resnet56", "fashion_mnist"])
+@pytest.mark.parametrize("name", ["digits", "mnist", "resnet20", "resnet56", "fashion_mnist"])
 def test_the_promise_on_a_network_is_written_from_what_is_kept(name: str) -> None:
     assert (PAGES / f"promise_{name}.md").read_text() == promise_networks.page(name)
 
