@@ -126,9 +126,9 @@ def test_what_the_decision_page_says_of_each_case() -> None:
     columns = [name for name in readme.COLUMNS if name != "plain"]
     best = {
         title: min(columns, key=lambda method: error(title, method))
-        for title in (FAR, MILD, GAS, "Electricity")
+        for title in (FAR, MILD, GAS, "Electricity", "CIFAR-10, a small")
     }
-    assert best[FAR] == best["Electricity"] == "shift_temperature"
+    assert best[FAR] == best["Electricity"] == best["CIFAR-10, a small"] == "shift_temperature"
     assert best[MILD] == "temperature"
     assert error(MILD, "temperature") < error(MILD, "plain")
     assert best[GAS] == "falcon"
