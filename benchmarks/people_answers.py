@@ -6,9 +6,9 @@
     python -m benchmarks.people_answers
 
 Needs the scores on clean images that the first command keeps, or those of a run of the study
-``cifar10_small``, and predicts nothing anew. Keeps one entry per network and
-method, the mean over seeds, in ``results/natural_shifts/cifar10h.json`` and writes
-``docs/results/cifar10h.md``, from what is kept where no folder is given.
+``cifar10_small``, and predicts nothing anew. Keeps one entry per network and method, the mean over
+seeds, in ``results/natural_shifts/cifar10h.json`` and writes ``docs/results/cifar10h.md``, from
+what is kept where no folder is given.
 """
 
 import argparse

@@ -17,7 +17,7 @@ from falconcal.inference.model_metadata import ModelMetadata, check_metadata
 from falconcal.io.image_files import is_image_shape
 from falconcal.methods import METHODS, make_method
 from falconcal.models.predict import predict
-from falconcal.recalibration import CalibratedModel, Calibrator, FitRecord
+from falconcal.recalibration import CalibratedModel, Calibrator, FitRecord, LeftOutRecord
 from falconcal.recalibration.fitting import ALWAYS_FITTED
 from falconcal.recalibration.held_out_half import drift_by_halves, judged_by_halves
 
@@ -118,7 +118,7 @@ def _judged(
 ) -> FitRecord:
     """Return what to expect, at home and, where a sample of it was given, of drifted data."""
     classes, record = len(saved.metadata.classes), model.fit_record
-    if record is None or all(one.family in ALWAYS_FITTED for one in record.left_out):
+    if record is None or not any(_is_crafted(one) for one in record.left_out):
         judged = judged_by_halves(
             calibrator, saved.model, given.train, given.validation, classes, given.drifted
         )
@@ -132,10 +132,16 @@ def _judged(
     )
 
 
+def _is_crafted(judged: LeftOutRecord) -> bool:
+    return not judged.is_outliers and judged.family not in ALWAYS_FITTED
+
+
 def _joined(record: FitRecord, judged: FitRecord) -> FitRecord:
-    """Return a record with what halves say, or with why they say nothing."""
+    """Return a record with what halves say, or with why they say nothing; outliers stay."""
     note = f"{record.note} {judged.note}".strip()
-    return dataclasses.replace(record, left_out=judged.left_out or record.left_out, note=note)
+    outside = tuple(one for one in record.left_out if one.is_outliers)
+    left_out = (*judged.left_out, *outside) if judged.left_out else record.left_out
+    return dataclasses.replace(record, left_out=left_out, note=note)
 
 
 def save_recalibrated(

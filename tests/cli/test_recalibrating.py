@@ -116,6 +116,20 @@ def test_every_calibrator_can_be_asked_for(method: str, home: Path, tmp_path: Pa
     assert falconcal.load(out, ["tests"]).metadata.method["method"] == method  # type: ignore[index]
 
 
+def test_outliers_alone_do_not_stand_for_crafted_shifts(home: Path, tmp_path: Path) -> None:
+    answer = run_here(
+        "recalibrate", "model.safetensors", "data.npz", "--trust-code", "tests", "--method",
+        "temperature", "--outliers", "uniform_noise,permuted_pixels", "--out",
+        str(tmp_path / "t.safetensors"), folder=home,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    said = " ".join(answer.stdout.split())
+    assert "under shifts that were not fitted on" in said
+    assert "on outliers that were not fitted on" in said
+    assert "crafted shifts" in said
+    assert "outliers, uniform_noise" in said
+
+
 def test_training_data_that_is_not_used_is_named(home: Path, tmp_path: Path) -> None:
     answer = run_here(
         "recalibrate", "model.safetensors", "data.npz", "--train", "parts.npz", "--trust-code",

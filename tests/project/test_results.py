@@ -96,7 +96,7 @@ def test_the_goals_of_a_paper_s_table_compare_the_headline_row_with_plain_and_ba
         ("a", "macro_ece"): (0.2, 0.1, 0.01, 0.15),
     }
     rows = table_rows({key: dict(zip(names, of, strict=True)) for key, of in values.items()})
-    found = {goal.words: goal for goal in published_tables.headline_goals(0.04)(rows, ["a"])}
+    found = {goal.words: goal for goal in published_tables.headline_goals(0.04, rows, ["a"])}
     assert {words: goal.cells()[-1] for words, goal in found.items()} == {
         "micro ECE": "missed",
         "micro ECE over plain's": "met",
